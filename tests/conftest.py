@@ -1,0 +1,20 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where the real captures are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def captures() -> Path:
+    """The folder of real traces and dumps (its README.md says what is in it)."""
+    named = os.environ.get("DTSCOPE_TEST_DATA")
+    path = Path(named) if named else Path(__file__).parents[2] / "shared" / "data"
+    if not (path / "h200").is_dir():
+        pytest.skip(f"no captures at {path}; set DTSCOPE_TEST_DATA")
+    return path
