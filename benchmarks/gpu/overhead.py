@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""What observing costs: blocks of steps with and without us, in turn, on the same GPUs.
+
+Three sets of ranks live side by side: `bare` and `again` without us (their ratio is the A/A noise) and
+`ours`. One set trains at a time while the others wait, in an order that rotates, so that each round
+gives one A/A and one A/B pair. A block's figure is the mean time of its steps between two device
+synchronisations. Run: python benchmarks/gpu/overhead.py --out results.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import naive
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+CASES = {
+    "ddp-470m": ("470m", "ddp", 0.01),
+    "fsdp2-470m": ("470m", "fsdp", 0.01),
+    "ddp-135m": ("135m", "ddp", 0.02),
+}
+
+
+def rank_main(pipe: Connection, rank: int, world: int, port: int, case: str, folder: str | None) -> None:
+    """One rank: trains a block of steps whenever it is told to, until told `None`."""
+    size, parallel, budget = CASES[case]
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    }  # fmt: skip
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    agent = None
+    if folder is not None:
+        from dtscope_jupyter import agent as agent_room
+
+        own = Path(folder) / f"rank-{rank:04d}"
+        own.mkdir(mode=0o700, parents=True)
+        agent = agent_room.arm(agent_room.Config(folder=own, rank=rank, world_size=world, local_rank=rank, budget=budget))
+    import gpt
+
+    cuda = torch.cuda.is_available()
+    dist.init_process_group("nccl" if cuda else "gloo")
+    model, optimizer = gpt.build(size if cuda else "tiny", parallel)
+    draw = gpt.batches(size if cuda else "tiny")
+    while (order := pipe.recv()) is not None:
+        steps, mode = order
+        undo = naive.install(mode, model)
+        gpt.step(model, optimizer, draw())
+        naive.synchronise()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            loss = naive.step(mode, model, optimizer, draw())
+        naive.synchronise()
+        pipe.send(((time.perf_counter() - begin) / steps, float(loss)))
+        undo()
+    if agent is not None:
+        agent.finish()
+    dist.destroy_process_group()
+
+
+class Ranks:
+    """One set of ranks that trains blocks on request."""
+
+    def __init__(self, world: int, case: str, folder: str | None) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        context = multiprocessing.get_context("forkserver")
+        self.pipes, self.processes = [], []
+        for rank in range(world):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=rank_main, args=(theirs, rank, world, port, case, folder))
+            process.start()
+            self.pipes.append(ours)
+            self.processes.append(process)
+
+    def block(self, steps: int, mode: str = "bare") -> float:
+        """Milliseconds a step, of the slowest rank."""
+        for pipe in self.pipes:
+            pipe.send((steps, mode))
+        return 1e3 * max(pipe.recv()[0] for pipe in self.pipes)
+
+    def close(self) -> None:
+        """Ends the ranks."""
+        for pipe in self.pipes:
+            pipe.send(None)
+        for process in self.processes:
+            process.join(60)
+
+
+def reported_cost(folder: str) -> list[float]:
+    """What the observer says of itself: its last cost ratio on each rank."""
+    from dtscope_jupyter.store import BlockReader
+
+    ratios = []
+    for rank in sorted(Path(folder).glob("rank-*")):
+        rows = [row for batch in BlockReader(rank, "notes").batches() for row in batch.to_pylist()]
+        ratios += [row["value"] for row in rows if row["kind"] == "observer" and row["name"] == "cost_ratio"][-1:]
+    return ratios
+
+
+def measure(case: str, world: int, rounds: int, steps: int) -> dict[str, Any]:
+    """The blocks of one case and their ratios."""
+    with tempfile.TemporaryDirectory() as folder:
+        sets = {"bare": Ranks(world, case, None), "again": Ranks(world, case, None), "ours": Ranks(world, case, folder)}
+        names = list(sets)
+        for ranks in sets.values():
+            ranks.block(steps)
+        times: dict[str, list[float]] = {name: [] for name in names}
+        modes = naive.MODES if case == "ddp-135m" else ()
+        for turn in range(rounds):
+            for k in range(len(names)):
+                name = names[(turn + k) % len(names)]
+                times[name].append(sets[name].block(steps))
+            for mode in modes:
+                times.setdefault(mode, []).append(sets["bare"].block(max(steps // 3, 3), mode))
+        for ranks in sets.values():
+            ranks.close()
+        reported = reported_cost(folder)
+    result = {"case": case, "world_size": world, "rounds": rounds, "steps": steps, "ms": times, "reported_cost_ratio": reported}
+    result["ratios"] = {
+        name: ratio([t / b for t, b in zip(values, times["bare"], strict=True)])
+        for name, values in times.items()
+        if name != "bare"
+    }
+    return result
+
+
+def ratio(values: list[float]) -> dict[str, float]:
+    """Median and quartiles of the pairs' ratios."""
+    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else (values[0],) * 3
+    return {"median": middle, "q1": low, "q3": high}
+
+
+def main() -> None:
+    """Measures the cases and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--world", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    multiprocessing.set_forkserver_preload(["torch", "torch.distributed"])
+    results = []
+    for case in options.cases:
+        results.append(measure(case, options.world, options.rounds, options.steps))
+        bare = statistics.median(results[-1]["ms"]["bare"])
+        print(f"{case}: bare {bare:.2f} ms a step; reported cost {results[-1]['reported_cost_ratio']}", flush=True)
+        for name, value in results[-1]["ratios"].items():
+            print(f"  {name:24} x{value['median']:.4f}  ({value['q1']:.4f} to {value['q3']:.4f})", flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
