@@ -110,6 +110,7 @@ STEPS = Table(
         _integer("device_reserved_bytes", "device memory held by the allocator", "bytes"),
         _flag("disturbed", "a profiler window or another probe of ours slowed this step"),
         _SOURCE,
+        _real("thread_cpu_ms", "CPU time that the training thread used; far below the step where it slept", "ms"),
     ),
 )
 
