@@ -28,7 +28,7 @@ def union(starts: Ints, ends: Ints) -> Set:
     reach = np.maximum.accumulate(ends)
     first = np.ones(len(starts), dtype=bool)
     first[1:] = starts[1:] > reach[:-1]
-    last = np.append(first[1:], True)  # noqa: FBT003
+    last = np.append(first[1:], True)
     return starts[first], reach[last]
 
 

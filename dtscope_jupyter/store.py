@@ -17,7 +17,6 @@ import os
 import struct
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from dtscope_jupyter import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _ENTRY = struct.Struct("<QIIIHHI")
 ENTRY_BYTES = _ENTRY.size + 4
