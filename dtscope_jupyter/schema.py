@@ -124,7 +124,7 @@ COLLECTIVES = Table(
         _text("process_group", "name of the process group", required=True),
         _small("group_size", "ranks in the process group"),
         _text("operation", "all_reduce, all_gather, reduce_scatter, broadcast, send, ...", required=True),
-        _integer("bytes", "message size as in nccl-tests: whole buffer of all_reduce, gathered or unscattered total of the others", "bytes"),
+        _integer("bytes", "size as in nccl-tests: whole buffer of all_reduce, gathered or unscattered total of the others", "bytes"),
         _text("dtype", "element type, as torch names it without the torch. prefix"),
         _text("shape", "shape of the input, e.g. [1024, 4]"),
         _small("bucket", "DDP bucket index; null where it is none"),
@@ -181,7 +181,7 @@ GRADIENT_TILES = Table(
         _small("height", "rows of the picture, at most 64", required=True),
         _small("width", "columns of the picture, at most 64", required=True),
         Column("values", pa.list_(pa.float32()), "largest magnitude of each cell, row by row"),
-        Column("histogram", pa.list_(pa.int64()), "elements by floor(log10(magnitude)), -12 to 3; first zero or below, last above or non-finite"),
+        Column("histogram", pa.list_(pa.int64()), "count by floor(log10(magnitude)), -12 to 3; first zero or below, last above or NaN"),
     ),
 )
 
