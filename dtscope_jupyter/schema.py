@@ -139,6 +139,7 @@ COLLECTIVES = Table(
         _integer("stream", "device stream"),
         _LINE,
         _SOURCE,
+        _real("duration_ms", "time on the device where only that is known, as in Flight Recorder dumps: start_ns and end_ns are null", "ms"),
     ),
 )
 
@@ -270,6 +271,9 @@ GROUPS = Table(
         _text("description", "what it is for, e.g. default_pg or mesh_dp"),
         _text("backend", "gloo, nccl, ..."),
         Column("ranks", pa.list_(pa.int32()), "global ranks of its members"),
+        _integer("last_enqueued", "Flight Recorder: sequence number of the last collective that the rank's host enqueued"),
+        _integer("last_started", "Flight Recorder: of the last one that started, where timing was on"),
+        _integer("last_completed", "Flight Recorder: of the last one that completed"),
     ),
 )
 
