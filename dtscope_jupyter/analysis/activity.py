@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""When each rank computed and when it communicated, whoever saw it.
+
+Where a profiler saw a step's kernels, they count: comm = communication kernels, compute = every other
+kernel; copies and memsets are neither. Elsewhere comm = collectives from start to end, and compute = the
+training thread's steps without the time it was blocked in a collective (`host.kind` = collective_wait).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from dtscope_jupyter import intervals
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, is_any
+from dtscope_jupyter.analysis.lines import Axis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+Tables: TypeAlias = "Mapping[str, pa.Table]"
+
+KEYS = ("process_group", "operation", "phase")
+SOURCES = ("profiler", "event", "host", "flight_recorder")
+_STEP_BITS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Intervals of many ranks, as arrays of one length: rank, step (`NONE` outside of steps), start, end.
+
+    `source` is a place in `SOURCES`, `keys` holds codes of process_group, operation and phase, whose
+    texts are in `names`; -1 where unknown.
+    """
+
+    rank: Ints
+    step: Ints
+    start: Ints
+    end: Ints
+    source: Ints
+    keys: dict[str, Ints]
+    names: dict[str, list[str]]
+
+    def __len__(self) -> int:
+        """Number of intervals."""
+        return len(self.rank)
+
+    def where(self, mask: Bools) -> Events:
+        """The intervals that the mask admits."""
+        keys = {key: column[mask] for key, column in self.keys.items()}
+        return Events(self.rank[mask], self.step[mask], self.start[mask], self.end[mask], self.source[mask], keys, self.names)
+
+    def column(self, key: str) -> Ints:
+        """The column of a key: rank, step or one of `KEYS`."""
+        return self.rank if key == "rank" else self.step if key == "step" else self.keys[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a run's ranks did: communication and computation."""
+
+    comm: Events
+    compute: Events
+
+
+def activity(tables: Tables) -> Activity:
+    """Reads communication and computation of every rank from the tables, by the best source of each step."""
+    comm, compute = _kernels(tables["spans"], "comm"), _kernels(tables["spans"], "compute")
+    seen = _Seen.of(comm, compute)
+    recorded = [_collectives(tables["collectives"], seen), _host_compute(tables, seen)]
+    parts = (comm, compute, *recorded)
+    names = {key: sorted({name for part in parts for name in part.names[key]}) for key in KEYS}
+    return Activity(_joined([comm, recorded[0]], names), _joined([compute, recorded[1]], names))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Ranks of which a profiler saw kernels, and the steps in which it did."""
+
+    ranks: Ints
+    steps: Ints
+
+    @classmethod
+    def of(cls, *parts: Events) -> _Seen:
+        ranks = np.unique(np.concatenate([np.unique(part.rank) for part in parts]))
+        return cls(ranks, np.unique(np.concatenate([np.unique(pair(part.rank, part.step)) for part in parts])))
+
+    def missing(self, rank: Ints, step: Ints) -> Bools:
+        """Rows that a profiler could have seen no kernel of."""
+        unseen: Bools = ~np.isin(rank, self.ranks) | (~np.isin(pair(rank, step), self.steps) & (step != NONE))
+        return unseen
+
+
+def pair(rank: Ints, step: Ints) -> Ints:
+    """One integer for a rank and a step."""
+    return (rank << _STEP_BITS) + np.where(step == NONE, (1 << _STEP_BITS) - 1, step)
+
+
+def events(table: pa.Table, source: Ints) -> Events:
+    """Rows of `spans` or `collectives` that have a start and an end."""
+    named = {key: codes(table, key) for key in KEYS}
+    found = Events(
+        ints(table, "rank"),
+        ints(table, "step"),
+        ints(table, "start_ns"),
+        ints(table, "end_ns"),
+        source,
+        {key: column for key, (column, _) in named.items()},
+        {key: names for key, (_, names) in named.items()},
+    )
+    return found.where((found.start != NONE) & (found.end != NONE))
+
+
+def _kernels(spans: pa.Table, kind: str) -> Events:
+    wanted = spans.filter(is_any(spans, "kind", [kind]))
+    return events(wanted, np.zeros(len(wanted), np.int64))
+
+
+def _collectives(table: pa.Table, seen: _Seen) -> Events:
+    found = events(table, source_codes(table))
+    keep = seen.missing(found.rank, found.step)
+    return found.where(keep & ~((found.source == 0) & np.isin(found.rank, seen.ranks)))
+
+
+def source_codes(table: pa.Table) -> Ints:
+    """The column `source` as places in `SOURCES`; unknown ones count as the last."""
+    found, names = codes(table, "source")
+    known = [SOURCES.index(name) if name in SOURCES else len(SOURCES) - 1 for name in names]
+    return np.array([*known, len(SOURCES) - 1], dtype=np.int64)[found]
+
+
+def _host_compute(tables: Tables, seen: _Seen) -> Events:
+    steps = tables["steps"]
+    rank, step, start, end = (ints(steps, name) for name in ("rank", "step", "start_ns", "end_ns"))
+    source = source_codes(steps)
+    keep = seen.missing(rank, step) & (start != NONE) & (end != NONE) & (source != SOURCES.index("event"))
+    rank, step, start, end, source = (column[keep] for column in (rank, step, start, end, source))
+    line = np.arange(len(rank), dtype=np.int64)
+    blocked = _waits(tables["host"], pair(rank, step))
+    axis = Axis.of(len(rank), (line, start, end), blocked)
+    free = intervals.difference(axis.union(line, start, end), axis.union(*blocked))
+    row = axis.line(free[0])
+    nothing = np.full(len(row), -1, np.int64)
+    times = (free[0] - axis.shift[row], free[1] - axis.shift[row])
+    return Events(rank[row], step[row], *times, source[row], dict.fromkeys(KEYS, nothing), {key: [] for key in KEYS})
+
+
+def _waits(host: pa.Table, steps: Ints) -> tuple[Ints, Ints, Ints]:
+    """Line (place in `steps`), start and end of the blocked intervals of those steps."""
+    waits = host.filter(is_any(host, "kind", ["collective_wait"]))
+    start, end, key = ints(waits, "start_ns"), ints(waits, "end_ns"), pair(ints(waits, "rank"), ints(waits, "step"))
+    order = np.argsort(steps, kind="stable")
+    place = np.minimum(np.searchsorted(steps[order], key), max(len(steps) - 1, 0))
+    line = order[place] if len(steps) else place
+    keep = (steps[line] == key if len(steps) else np.zeros(len(key), bool)) & (start != NONE) & (end != NONE)
+    return line[keep], start[keep], end[keep]
+
+
+def _joined(parts: list[Events], names: dict[str, list[str]]) -> Events:
+    """All intervals of the parts, their texts as places in `names`."""
+    keys = {}
+    for key in KEYS:
+        place = {name: code for code, name in enumerate(names[key])}
+        new = [np.array([*(place[name] for name in part.names[key]), -1], dtype=np.int64) for part in parts]
+        keys[key] = np.concatenate([codes[part.keys[key]] for codes, part in zip(new, parts, strict=True)])
+    rank, step, start, end, source = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("rank", "step", "start", "end", "source")
+    )
+    return Events(rank, step, start, end, source, keys, names)

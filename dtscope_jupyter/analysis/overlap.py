@@ -1,0 +1,182 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the communication is hidden behind computation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dtscope_jupyter.analysis.activity import KEYS, SOURCES, Activity, Events, activity, pair, source_codes
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, ints, reals, texts
+from dtscope_jupyter.analysis.lines import Axis, Covered, Groups, total
+from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from dtscope_jupyter.analysis.activity import Tables
+
+BY = ("rank", "step", *KEYS)
+MS = 1e6
+LENGTHS = ("comm", "compute", "overlap")
+_EVENT = 1 << SOURCES.index("event")
+
+
+def overlap(tables: Tables, by: str | Sequence[str] = "rank", convention: str | None = None) -> pd.DataFrame:
+    """Communication hidden and exposed, a row a group.
+
+    comm = union of the group's communication; compute = union of the rank's computation, of the row's step
+    and phase where `by` has them; overlap = |comm and any compute of the rank|; exposed = comm - overlap;
+    overlap_ratio = overlap / comm, NaN without communication. Without "rank" in `by`, the milliseconds are
+    means over the ranks and the ratio is that of the means. (Sources: HolisticTraceAnalysis' ratio, per
+    rank; the split per step of the TensorBoard plugin; `activity` says what counts as comm and compute.)
+
+    Args:
+        tables: The run's tables.
+        by: One or several of rank, step, process_group, operation, phase.
+        convention: None, "hta" or "tensorboard", see `conventions`.
+
+    Returns:
+        Columns `by`, comm_ms, compute_ms, overlap_ms, exposed_ms, overlap_ratio, source.
+
+    Raises:
+        DtscopeError: An unknown `by` or convention.
+    """
+    keys = keys_of(by, BY)
+    if convention is not None:
+        from dtscope_jupyter.analysis import conventions
+
+        return conventions.overlap(tables, keys, convention)
+    return overlap_of(activity(tables), keys, tables["steps"])
+
+
+def keys_of(by: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """The keys that a user asks for; DtscopeError where one is unknown."""
+    keys = (by,) if isinstance(by, str) else tuple(by)
+    for key in keys:
+        if key not in known:
+            message = f"by={key!r} is unknown; choose from {', '.join(known)}"
+            raise DtscopeError(message)
+    if not keys or len(set(keys)) < len(keys):
+        message = f"by={by!r} names no key, or one twice; choose from {', '.join(known)}"
+        raise DtscopeError(message)
+    return keys
+
+
+def overlap_of(found: Activity, keys: tuple[str, ...], steps: pa.Table) -> pd.DataFrame:
+    """As `overlap`, over an activity and the steps whose figures the ranks themselves took."""
+    import pandas as pd
+
+    inner = ("rank", *(key for key in keys if key != "rank"))
+    frames = []
+    if set(inner) <= {"rank", "step"}:
+        recorded = _Recorded(steps, found)
+        found = recorded.others(found)
+        frames.append(recorded.frame(inner))
+    frames.append(_grouped(found, inner))
+    filled = [frame for frame in frames if len(frame)] or frames[-1:]
+    return _finished(pd.concat(filled, ignore_index=True), keys)
+
+
+def _grouped(found: Activity, inner: tuple[str, ...]) -> pd.DataFrame:
+    """A row a group and rank: its keys, comm, compute, overlap in ns, and its sources as bits."""
+    comm, compute = found.comm, found.compute
+    if "step" in inner:
+        comm, compute = comm.where(comm.step != NONE), compute.where(compute.step != NONE)
+    near = tuple(key for key in inner if key in {"rank", "step"} or (key == "phase" and (compute.keys[key] >= 0).any()))
+    outer = Groups.by(tuple(np.concatenate((comm.column(key), compute.column(key))) for key in near))
+    of_comm, of_compute = outer.of_row[: len(comm)], outer.of_row[len(comm) :]
+    finer = tuple(key for key in inner if key not in near)
+    groups = Groups.by((of_comm, *(comm.column(key) for key in finer))) if finer else Groups(of_comm, (np.arange(outer.count),))
+    parent = groups.keys[0]
+    lengths, overlapped = _lengths(comm, found.compute, groups)
+    axis = Axis.of(outer.count, (of_compute, compute.start, compute.end))
+    computed = axis.lengths(axis.union(of_compute, compute.start, compute.end))[parent]
+    keys = dict(zip(near, (column[parent] for column in outer.keys), strict=True))
+    keys |= dict(zip(finer, groups.keys[1:], strict=True))
+    bits = _bits(groups.of_row, comm.source, groups.count)
+    behind = _bits(of_compute, compute.source, outer.count)[parent]
+    blind = (bits & _EVENT > 0) & (behind == 0)
+    return _frame(comm, {key: keys[key] for key in inner}, (lengths, computed, overlapped), bits | behind, blind)
+
+
+def _lengths(comm: Events, compute: Events, groups: Groups) -> tuple[Ints, Ints]:
+    """Of each group: length of its communication, and of the part during which its rank computes."""
+    ranks = Groups.by((np.concatenate((comm.rank, compute.rank)),))
+    of_comm, of_compute = ranks.of_row[: len(comm)], ranks.of_row[len(comm) :]
+    home = np.zeros(groups.count, np.int64)
+    home[groups.of_row] = of_comm
+    axis = Axis.of(groups.count, (groups.of_row, comm.start, comm.end))
+    united = axis.union(groups.of_row, comm.start, comm.end)
+    line = axis.line(united[0])
+    length = total(line, united[1] - united[0], groups.count)
+    starts, ends = united[0] - axis.shift[line], united[1] - axis.shift[line]
+    rank = home[line]
+    both = Axis.of(ranks.count, (of_compute, compute.start, compute.end), (rank, starts, ends))
+    busy = Covered.of(both.union(of_compute, compute.start, compute.end))
+    shift = both.shift[rank]
+    return length, total(line, busy.within(starts + shift, ends + shift), groups.count)
+
+
+def _bits(line: Ints, source: Ints, count: int) -> Ints:
+    bits = np.zeros(count, np.int64)
+    np.bitwise_or.at(bits, line, 1 << source)
+    return bits
+
+
+def _frame(comm: Events, keys: dict[str, Ints], lengths: tuple[Ints, Ints, Ints], bits: Ints, blind: Bools) -> pd.DataFrame:
+    import pandas as pd
+
+    shown = {key: texts(codes, comm.names[key]) if key in KEYS else codes for key, codes in keys.items()}
+    length, computed, overlapped = lengths
+    unknown = np.where(blind, np.nan, 0)
+    return pd.DataFrame(shown | {"comm": length, "compute": computed + unknown, "overlap": overlapped + unknown, "bits": bits})
+
+
+class _Recorded:
+    """Steps whose figures the rank took itself, by device events: nobody can do it again from the tables."""
+
+    def __init__(self, steps: pa.Table, found: Activity) -> None:
+        source, comm = source_codes(steps), reals(steps, "comm_ms")
+        pairs = pair(ints(steps, "rank"), ints(steps, "step"))
+        profiled = found.comm.where(found.comm.source == 0)
+        keep = (source == 1) & ~np.isnan(comm) & ~np.isin(pairs, pair(profiled.rank, profiled.step))
+        self.steps = steps.filter(pa.array(keep))
+        self._pairs = pairs[keep]
+
+    def others(self, found: Activity) -> Activity:
+        """The activity outside of these steps."""
+        parts = (part.where(~np.isin(pair(part.rank, part.step), self._pairs)) for part in (found.comm, found.compute))
+        return Activity(*parts)
+
+    def frame(self, inner: tuple[str, ...]) -> pd.DataFrame:
+        """As `_grouped`."""
+        groups = Groups.by(tuple(ints(self.steps, key) for key in inner))
+        sums = {name: np.bincount(groups.of_row, reals(self.steps, f"{name}_ms") * MS, groups.count) for name in LENGTHS}
+        import pandas as pd
+
+        return pd.DataFrame(dict(zip(inner, groups.keys, strict=True)) | sums | {"bits": _EVENT})
+
+
+def _finished(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
+    """Sums rows of one rank, takes the mean over ranks where they are no key, and derives the rest."""
+    groups = frame.groupby(list(keys), dropna=False, sort=True)
+    sums = groups[list(LENGTHS)].sum(min_count=1)
+    if "rank" not in keys:
+        sums = sums.div(groups["rank"].nunique(), axis=0)
+    bits = groups["bits"].agg(np.bitwise_or.reduce)
+    done = sums.rename(columns=lambda name: f"{name}_ms") / MS
+    done["exposed_ms"] = done["comm_ms"] - done["overlap_ms"]
+    done["overlap_ratio"] = done["overlap_ms"] / done["comm_ms"].where(done["comm_ms"] > 0)
+    done["source"] = [source_text(int(value)) for value in bits]
+    return done.reset_index()
+
+
+def source_text(bits: int) -> str:
+    """The sources of a set of bits, e.g. "event, profiler"."""
+    return ", ".join(sorted(name for place, name in enumerate(SOURCES) if bits >> place & 1))

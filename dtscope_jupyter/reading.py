@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads, and goes on reading, the tables of one attempt of a run directory."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dtscope_jupyter import schema
+from dtscope_jupyter.store import BlockReader
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.rundir import Attempt
+
+_LOG = logging.getLogger(__name__)
+
+
+class AttemptReader:
+    """Follows every table of every rank; `poll` takes in what is new, `tables` gives all so far."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        """Nothing is read yet."""
+        self.attempt = attempt
+        self._readers: dict[tuple[int, str], BlockReader] = {}
+        self._batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in schema.TABLES}
+
+    def poll(self) -> int:
+        """Reads the new whole blocks of all ranks, also of ranks that came since; returns the new rows."""
+        rows = 0
+        for rank in self.attempt.ranks():
+            for name in schema.TABLES:
+                reader = self._reader(rank, name)
+                for batch in reader.batches():
+                    self._batches[name].append(batch)
+                    rows += batch.num_rows
+        return rows
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All rows so far; of a collective written twice, once it was pending, the last row. Damage stands in `notes`."""
+        found = {name: pa.Table.from_batches(batches, schema.TABLES[name].arrow) for name, batches in self._batches.items()}
+        found["collectives"] = latest_rows(found["collectives"])
+        found["notes"] = pa.concat_tables([found["notes"], self._damage()])
+        return {name: encoded(table) for name, table in found.items()}
+
+    def _reader(self, rank: int, name: str) -> BlockReader:
+        key = (rank, name)
+        if key not in self._readers:
+            self._readers[key] = BlockReader(self.attempt.rank_path(rank), name)
+        return self._readers[key]
+
+    def _damage(self) -> pa.Table:
+        rows = []
+        for (rank, name), reader in self._readers.items():
+            if reader.damaged:
+                rows.append(_note(rank, name, reader.damaged, f"{reader.damaged} damaged blocks of {name} were skipped"))
+            if reader.newer:
+                text = f"{reader.newer} blocks of {name} are of a newer version and were skipped; update dtscope-jupyter"
+                rows.append(_note(rank, name, reader.newer, text))
+        return pa.Table.from_pylist(rows, schema.NOTES.arrow)
+
+
+def _note(rank: int, name: str, value: float, text: str) -> dict[str, object]:
+    return {"rank": rank, "kind": "damaged", "name": name, "value": float(value), "text": text}
+
+
+def latest_rows(collectives: pa.Table) -> pa.Table:
+    """The last row of each (rank, process_group, seq): a pending collective is written again when it is done."""
+    if not len(collectives):
+        return collectives
+    seq = collectives.column("seq")
+    group = pc.dictionary_encode(collectives.column("process_group")).combine_chunks()
+    group = group.chunk(0) if isinstance(group, pa.ChunkedArray) else group
+    alone = np.asarray(pc.is_null(seq))
+    keys = (
+        np.where(alone, -1 - np.arange(len(alone)), np.asarray(pc.fill_null(seq, 0))),
+        np.asarray(group.indices),
+        np.asarray(collectives.column("rank")),
+    )
+    order = np.lexsort(keys)
+    last = np.ones(len(order), bool)
+    last[:-1] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
+    if last.all():
+        return collectives
+    return collectives.take(pa.array(np.sort(order[last])))
+
+
+def encoded(table: pa.Table) -> pa.Table:
+    """Text columns dictionary encoded: one copy of each text, and numbers to compare."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            column = pc.dictionary_encode(table.column(place))
+            table = table.set_column(place, pa.field(field.name, column.type, field.nullable, field.metadata), column)
+    return table.combine_chunks()

@@ -1,0 +1,184 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The public Run: a run directory, or traces and dumps, and everything that can be asked of it."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dtscope_jupyter import rundir
+from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import networkx as nx
+    import pandas as pd
+    import pyarrow as pa
+
+    from dtscope_jupyter.reading import AttemptReader
+
+PathsLike: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
+
+
+class Run:
+    """One training run, live, finished or imported: tables, and figures derived from them.
+
+    All durations are milliseconds, all times nanoseconds of Unix time. Tables are read when first asked for;
+    `refresh` takes in what a live run has written since.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, pa.Table],
+        *,
+        name: str = "run",
+        path: Path | None = None,
+        world_size: int | None = None,
+        topology: nx.Graph[str] | None = None,
+    ) -> None:
+        """A run of given tables, every one of `schema.TABLES`; `open` makes one from files."""
+        self.name = name
+        self.path = path
+        self.topology = topology
+        self.attempt: rundir.Attempt | None = None
+        self._tables: Mapping[str, pa.Table] | None = tables
+        self._world_size = world_size
+        self._reader: AttemptReader | None = None
+
+    @classmethod
+    def of_directory(cls, path: Path, attempt: int | None = None) -> Run:
+        """The newest attempt of a run directory, or the one of that number.
+
+        Raises:
+            DtscopeError: No such attempt.
+        """
+        from dtscope_jupyter.reading import AttemptReader
+
+        found = rundir.attempts(path)
+        chosen = [one for one in found if attempt in (None, one.number)]
+        if not chosen:
+            message = f"{str(path)!r} holds no attempt {attempt}; choose from {[one.number for one in found]}"
+            raise DtscopeError(message)
+        meta = chosen[-1].meta
+        size = meta.get("world_size")
+        run = cls({}, name=str(meta.get("name") or path.name), path=path, world_size=size if isinstance(size, int) else None)
+        run.attempt, run._tables, run._reader = chosen[-1], None, AttemptReader(chosen[-1])
+        return run
+
+    @property
+    def tables(self) -> Mapping[str, pa.Table]:
+        """Every table of `schema.TABLES`, by name."""
+        if self._tables is None:
+            assert self._reader is not None, "a run without tables has a reader"
+            self._reader.poll()
+            self._tables = self._reader.tables()
+        return self._tables
+
+    def refresh(self) -> bool:
+        """Takes in what a live run has written since; returns whether there was anything."""
+        if self._reader is None or (not self._reader.poll() and self._tables is not None):
+            return False
+        self._tables = self._reader.tables()
+        return True
+
+    @property
+    def attempts(self) -> list[int]:
+        """Numbers of the attempts in the run directory, oldest first; [0] for an import."""
+        return [one.number for one in rundir.attempts(self.path)] if self.attempt and self.path else [0]
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that are present, in order."""
+        found = set(self.attempt.ranks()) if self.attempt else set()
+        for name in ("steps", "collectives", "spans", "host", "groups", "clocks"):
+            found |= set(self.tables[name].column("rank").unique().to_pylist())
+        return sorted(found)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the job, whether present or not; at least what process groups and ranks imply."""
+        if self._world_size is not None:
+            return self._world_size
+        members = self.tables["groups"].column("ranks").combine_chunks().flatten()
+        sizes = self.tables["collectives"].column("group_size").to_numpy()
+        largest = np.nanmax(sizes) if len(sizes) and not np.isnan(sizes.astype(float)).all() else 0
+        return max(int(largest), 1 + max([*self.ranks, *members.unique().to_pylist()], default=-1))
+
+    def table(self, name: str) -> pd.DataFrame:
+        """One table as a pandas frame, columns as in `schema`; gradients carry their parameter's name.
+
+        Raises:
+            DtscopeError: No such table.
+        """
+        from dtscope_jupyter import query
+
+        return query.table_frame(self.tables, name)
+
+    def sql(self, statement: str) -> pd.DataFrame:
+        """DuckDB's answer to one statement over the tables; it can't reach files or the network.
+
+        Raises:
+            DtscopeError: DuckDB refuses the statement.
+        """
+        from dtscope_jupyter import query
+
+        return query.sql(self.tables, statement)
+
+    def overlap(self, by: str | Sequence[str] = "rank", convention: str | None = None) -> pd.DataFrame:
+        """Hidden and exposed communication: `analysis.overlap.overlap`."""
+        from dtscope_jupyter.analysis.overlap import overlap
+
+        return overlap(self.tables, by, convention)
+
+    def waits(self, by: str | Sequence[str] = "rank") -> pd.DataFrame:
+        """Who waited for whom: `analysis.waits.waits`."""
+        from dtscope_jupyter.analysis.waits import waits
+
+        return waits(self.tables, by)
+
+    def __repr__(self) -> str:
+        """Name, ranks and world size."""
+        return f"Run({self.name!r}, world_size={self.world_size}, ranks={len(self.ranks)})"
+
+
+def open(paths: PathsLike) -> Run:  # noqa: A001
+    """Opens a run directory, a folder of runs (its newest), Kineto traces, Flight Recorder dumps or a folder of them.
+
+    Raises:
+        DtscopeError: Nothing there, or nothing that can be read; one line.
+    """
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    found = [Path(one).expanduser() for one in given]
+    if not found:
+        message = "no path given; name a run directory, traces or dumps"
+        raise DtscopeError(message)
+    for path in found:
+        if not path.exists():
+            message = f"{str(path)!r} does not exist; name a run directory, traces, dumps or a folder of them"
+            raise DtscopeError(message)
+    if len(found) == 1 and found[0].is_dir():
+        directory = _run_directory(found[0])
+        if directory is not None:
+            return Run.of_directory(directory)
+    return _imported(found)
+
+
+def _run_directory(path: Path) -> Path | None:
+    """The folder itself where it is a run, else the newest run in it."""
+    if rundir.attempts(path):
+        return path
+    runs = [entry for entry in path.iterdir() if entry.is_dir() and not entry.is_symlink() and rundir.is_run(entry)]
+    return max(runs, key=lambda run: (rundir.read_json(run / "run.json").get("created_ns") or 0, run.name), default=None)
+
+
+def _imported(paths: list[Path]) -> Run:
+    from dtscope_jupyter import ingest
+
+    found: Any = ingest.read(paths)
+    name = paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
+    return Run(found.tables, name=name, path=paths[0] if len(paths) == 1 else None, topology=found.topology)
