@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the user's program as `__main__` and says how it ended."""
+
+from __future__ import annotations
+
+import __future__
+
+import ast
+import linecache
+import signal
+import sys
+import time
+import traceback
+import types
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter.launch import values
+from dtscope_jupyter.launch.messages import Ended
+from dtscope_jupyter.launch.program import Call, Cell
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.launch.program import Program
+
+_RANK_VARIABLE = "RANK"
+
+
+def execute(program: Program) -> Ended:
+    """Runs the program in the process's `__main__`, made anew unless an earlier program of ours left one."""
+    namespace = _main().__dict__
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if program.pushed is not None:
+            namespace.update(values.load(program.pushed))
+        _run(program.body, namespace)
+    except SystemExit as error:
+        ended = _exited(error)
+    except KeyboardInterrupt:
+        ended = Ended(time.time_ns(), interrupted=True)
+    except BaseException as error:  # noqa: BLE001 # whatever ends the user's program is reported
+        ended = _failed(error, program)
+    else:
+        ended = Ended(time.time_ns())
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return _pull(program, namespace, ended) if ended.complete else ended
+
+
+def _main() -> types.ModuleType:
+    main = sys.modules["__main__"]
+    if not getattr(main, "__dtscope_rank__", False):
+        main = types.ModuleType("__main__")
+        main.__dict__.update({"__builtins__": __builtins__, "__dtscope_rank__": True})
+        sys.modules["__main__"] = main
+    return main
+
+
+def _run(body: Cell | Call, namespace: dict[str, Any]) -> None:
+    if isinstance(body, Call):
+        function, arguments = values.load(body.data)
+        function(*arguments)
+        return
+    linecache.cache[body.filename] = (len(body.source), None, body.source.splitlines(keepends=True), body.filename)
+    for code in _codes(body):
+        exec(code, namespace)  # noqa: S102 # the user's own cell
+
+
+def _codes(cell: Cell) -> list[types.CodeType]:
+    """The cell's statements, and its last expression by itself so that its value is shown."""
+    tree = ast.parse(cell.source, cell.filename)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    statements = compile(tree, cell.filename, "exec", dont_inherit=True)
+    if last is None:
+        return [statements]
+    flags = sum({getattr(__future__, name).compiler_flag & statements.co_flags for name in __future__.all_feature_names})
+    return [statements, compile(ast.Interactive([last]), cell.filename, "single", flags, dont_inherit=True)]
+
+
+def _exited(error: SystemExit) -> Ended:
+    if error.code in (None, 0):
+        return Ended(time.time_ns())
+    code = error.code if isinstance(error.code, int) else 1
+    text = "" if isinstance(error.code, int) else f" ({error.code})"
+    return Ended(time.time_ns(), reason=f"left by sys.exit with code {code}{text}")
+
+
+def _failed(error: BaseException, program: Program) -> Ended:
+    now = time.time_ns()
+    summary = traceback.TracebackException.from_exception(error, compact=True)
+    _drop_ours(summary)
+    text = "".join(summary.format())
+    if isinstance(program.body, Cell):
+        text = text.replace(f'File "{program.body.filename}", line', f"{program.body.label}, line")
+    reason = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    return Ended(now, reason=reason[-1] if reason else type(error).__name__, traceback=text)
+
+
+def _drop_ours(summary: traceback.TracebackException) -> None:
+    """The frames by which we came to the user's code tell a reader nothing."""
+    while summary.stack and summary.stack[0].filename in (__file__, values.__file__):
+        del summary.stack[0]
+
+
+def _pull(program: Program, namespace: dict[str, Any], ended: Ended) -> Ended:
+    import os
+
+    pulled, unpulled = {}, {}
+    for name, everywhere in program.pulled.items():
+        if not everywhere and os.environ.get(_RANK_VARIABLE) != "0":
+            continue
+        if name not in namespace:
+            unpulled[name] = "the cell never set it"
+            continue
+        try:
+            pulled[name] = values.dump(namespace[name])
+        except Exception as error:  # noqa: BLE001 # pickling runs code of any type
+            unpulled[name] = f"a {type(namespace[name]).__name__} can't be sent to another process ({error})"
+    return replace(ended, values=pulled, unpulled=unpulled)

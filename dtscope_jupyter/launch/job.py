@@ -1,0 +1,230 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""One program on all ranks, watched from a thread until every rank is done: failures, interrupts, time limit."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter.launch import values
+from dtscope_jupyter.launch.failure import Failure, describe_exit, first
+from dtscope_jupyter.launch.tail import last_lines
+from dtscope_jupyter.launch.world import Rank, World, read_exit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dtscope_jupyter.launch.messages import Ended
+    from dtscope_jupyter.launch.program import Options, Program
+    from dtscope_jupyter.launch.warm import Warm
+
+_INTERRUPT = ((Signals.SIGINT, 5.0), (Signals.SIGTERM, 2.0), (Signals.SIGKILL, 2.0))
+_STOP = ((Signals.SIGINT, 1.0), (Signals.SIGTERM, 1.0), (Signals.SIGKILL, 2.0))
+_SETTLE_S = 0.25
+_LOG_LINES = 10
+
+
+class Job:
+    """A running program. `wait` returns when it is over; then `failure`, `notes` and `results` say how it went."""
+
+    def __init__(self, warm: Warm, program: Program, options: Options, world: World | None) -> None:
+        self.options = options
+        self.world = world
+        self.failure: Failure | None = None
+        self.interrupted = False
+        self.notes: list[str] = []
+        self._program = program
+        self._warm = warm
+        self._state = (os.getcwd(), [entry or os.getcwd() for entry in sys.path])  # noqa: PTH109 # text, as a rank takes it
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._failures: list[Failure] = []
+        self._steps: list[tuple[Signals, float]] = []
+        self._deadline: float | None = None
+        self._time_limit = None if options.timeout is None else time.monotonic() + options.timeout
+        self._wake_read, self._wake_write = Pipe(duplex=False)
+        self._thread = threading.Thread(target=self._supervise, name="dtscope-job", daemon=True)
+        self._thread.start()
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self.options.world_size
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids by rank, [] before they are started."""
+        return self.world.pids if self.world is not None else []
+
+    def poll(self) -> bool:
+        """Whether it is over."""
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits up to `timeout` seconds; True when it is over. Raises what kept the ranks from starting."""
+        over = self._done.wait(timeout)
+        if over and self._error is not None:
+            raise self._error
+        return over
+
+    def interrupt(self) -> None:
+        """Asks every rank to stop: SIGINT, after 5 s SIGTERM, then SIGKILL; a second call goes on at once."""
+        self._wake_write.send("interrupt")
+
+    def stop(self) -> None:
+        """As interrupt, with 1 s for each."""
+        self._wake_write.send("stop")
+
+    def results(self) -> dict[str, Any]:
+        """The pulled values by name, a list by rank where `x:all` was asked; a value that is missing is left out."""
+        found = {}
+        for name, everywhere in self._program.pulled.items():
+            by_rank = [rank.ended.values.get(name) for rank in self._ranks if rank.ended is not None]
+            if everywhere and by_rank and all(data is not None for data in by_rank):
+                found[name] = [values.load(data) for data in by_rank if data is not None]
+            elif not everywhere and by_rank and by_rank[0] is not None:
+                found[name] = values.load(by_rank[0])
+        return found
+
+    @property
+    def unpulled(self) -> list[str]:
+        """One line for each value that could not be brought back."""
+        return [
+            f"--pull {name}: rank {rank.number} has no such value to give: {reason}"
+            for rank in self._ranks
+            if rank.ended is not None
+            for name, reason in rank.ended.unpulled.items()
+        ]
+
+    @property
+    def _ranks(self) -> list[Rank]:
+        return self.world.ranks if self.world is not None else []
+
+    def _supervise(self) -> None:
+        try:
+            self.world = self.world or World(self._warm, self.options, self._state)
+            self.world.run(self._program, self.options)
+            while not self._over():
+                self._watch()
+            self._conclude()
+        except BaseException as error:  # noqa: BLE001 # raised again by wait(), in the caller's thread
+            self._error = error
+            if self.world is not None:
+                self.world.close()
+        finally:
+            self._done.set()
+
+    def _over(self) -> bool:
+        if self.options.keep and all(rank.ended is not None for rank in self._ranks if rank.exit is None):
+            return True
+        return all(rank.exit is not None for rank in self._ranks)
+
+    def _watch(self) -> None:
+        assert self.world is not None
+        sources = {rank.status: rank for rank in self.world.running} | {rank.pipe: rank for rank in self._talking()}
+        for ready in wait([self._wake_read, *sources], self._patience()):
+            if ready is self._wake_read:
+                self._asked(self._wake_read.recv())
+            elif isinstance(ready, Connection):
+                self._hear(sources[ready], ready)
+        self._act()
+
+    def _talking(self) -> Iterable[Rank]:
+        return [rank for rank in self._ranks if rank.ended is None and not rank.pipe.closed]
+
+    def _patience(self) -> float | None:
+        moments = [moment for moment in (self._deadline, self._time_limit) if moment is not None]
+        return max(0.0, min(moments) - time.monotonic()) if moments else None
+
+    def _asked(self, what: str) -> None:
+        if self.interrupted and self._steps:
+            self._deadline = time.monotonic()
+            return
+        self.interrupted = True
+        self._escalate(_INTERRUPT if what == "interrupt" else _STOP)
+
+    def _hear(self, rank: Rank, source: Connection) -> None:
+        if source is rank.pipe:
+            self._hear_message(rank)
+            return
+        if rank.ended is None and not rank.pipe.closed and rank.pipe.poll():
+            self._hear_message(rank)
+        if rank.exit is None:
+            rank.exit = read_exit(rank.status)
+            self._judge_exit(rank)
+
+    def _hear_message(self, rank: Rank) -> None:
+        try:
+            ended: Ended = pickle.loads(rank.pipe.recv_bytes())  # noqa: S301 # our own child, on a pipe nobody else has
+        except (EOFError, OSError):
+            rank.pipe.close()
+            return
+        rank.ended = ended
+        if ended.reason:
+            self._fail(Failure(rank.number, ended.time_ns, ended.reason, ended.traceback))
+
+    def _judge_exit(self, rank: Rank) -> None:
+        assert rank.exit is not None
+        code = rank.exit.code
+        if rank.ended is None:
+            log = last_lines(Path(self.options.logs[rank.number]), _LOG_LINES) or self._warm.last_words()
+            self._fail(Failure(rank.number, rank.exit.time_ns, describe_exit(code), log=log))
+        elif rank.ended.complete and code != 0:
+            clause = describe_exit(code).removesuffix(" before its program was complete")
+            self.notes.append(f"rank {rank.number} {clause} after its program was complete: the run counts as good")
+
+    def _fail(self, failure: Failure) -> None:
+        if self._steps:
+            return
+        self._failures.append(failure)
+        if self._deadline is None:
+            self._deadline = time.monotonic() + _SETTLE_S
+
+    def _act(self) -> None:
+        now = time.monotonic()
+        if self._time_limit is not None and now >= self._time_limit:
+            self._time_limit = None
+            self._run_out()
+        if self._deadline is None or now < self._deadline:
+            return
+        if not self._steps:
+            self._escalate(_STOP)
+            return
+        self._next_step()
+
+    def _run_out(self) -> None:
+        if self._steps or self._failures:
+            return
+        late = next(rank for rank in self._ranks if rank.ended is None)
+        log = last_lines(Path(self.options.logs[late.number]), _LOG_LINES)
+        reason = f"was not done after --timeout {self.options.timeout:g} s"
+        self._failures.append(Failure(late.number, time.time_ns(), reason, log=log))
+        self._escalate(_INTERRUPT)
+
+    def _escalate(self, steps: tuple[tuple[Signals, float], ...]) -> None:
+        self._steps = list(steps)
+        self._next_step()
+
+    def _next_step(self) -> None:
+        assert self.world is not None
+        number, patience = self._steps[0] if len(self._steps) == 1 else self._steps.pop(0)
+        for rank in self.world.running:
+            if rank.ended is None or number is not Signals.SIGINT:
+                self.world.signal(rank, number)
+        self._deadline = time.monotonic() + patience
+
+    def _conclude(self) -> None:
+        assert self.world is not None
+        self.failure = first(self._failures) if self._failures else None
+        if not self.options.keep or any(rank.exit is not None for rank in self._ranks):
+            for rank in self.world.running:
+                self.world.signal(rank, Signals.SIGKILL)
+            self.world.close()

@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Life of one rank: forked from the warm process, made to look like a fresh one, then the user's program as `__main__`."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from dtscope_jupyter.launch import execute, freshen
+from dtscope_jupyter.launch.messages import Run, Setup
+from dtscope_jupyter.launch.orphan import die_with
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.launch.messages import Ended, Stop
+
+
+def main(descriptors: list[int], server: int) -> int:
+    """Runs what the kernel at the other end of the one descriptor sends; the exit code."""
+    die_with(server)
+    os.setpgid(0, 0)
+    (descriptor,) = descriptors
+    kernel = Connection(descriptor)
+    orders: queue.SimpleQueue[Setup | Run | Stop] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(kernel, orders), name="dtscope-kernel", daemon=True).start()
+    setup = orders.get()
+    assert isinstance(setup, Setup)
+    freshen.take_over(setup)
+    code = 0
+    while isinstance(order := orders.get(), Run):
+        freshen.redirect(order.log)
+        ended = _observed(order)
+        code = 0 if ended.complete else 1
+        kernel.send_bytes(pickle.dumps(ended, protocol=5))
+        if not order.keep:
+            break
+    _leave()
+    return code
+
+
+def _listen(kernel: Connection, orders: queue.SimpleQueue[Setup | Run | Stop]) -> None:
+    while True:
+        try:
+            orders.put(pickle.loads(kernel.recv_bytes()))  # noqa: S301 # the kernel forked us, nobody else holds the pipe
+        except (EOFError, OSError):
+            os.killpg(0, signal.SIGKILL)
+
+
+def _observed(order: Run) -> Ended:
+    from dtscope_jupyter import agent
+
+    armed = agent.arm(order.config) if order.config is not None else None
+    try:
+        return execute.execute(order.program)
+    finally:
+        if armed is not None:
+            armed.finish()
+
+
+def _leave() -> None:
+    """What the interpreter does at its end, less the destructors of C++ that may abort it."""
+    threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 # as multiprocessing does for its children
+    atexit._run_exitfuncs()  # noqa: SLF001 # the server leaves by os._exit, users' handlers still run
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()

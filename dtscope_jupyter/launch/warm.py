@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel's side of the warm process: started in the background, replaced when it is gone or out of date."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import IO, Any
+
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.launch.environment import read_at_import, server_environment
+
+_CODE = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); from dtscope_jupyter.launch.server import main; main(int(sys.argv[1]))"
+_STOP_S = 2.0
+
+
+class Warm:
+    """One warm process and those forked from it; every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._errors: IO[bytes] | None = None
+        self._environment: dict[str, str] = {}
+        self._ready = False
+
+    @property
+    def pid(self) -> int | None:
+        """The warm process, None where there is none."""
+        process = self._process
+        return process.pid if process is not None and process.poll() is None else None
+
+    def start(self) -> None:
+        """Starts the process unless one that still fits the environment runs; returns before torch is imported."""
+        with self._lock:
+            self._start()
+
+    def wait_ready(self) -> None:
+        """Returns once ranks can be forked; DtscopeError with the reason where they can't."""
+        with self._lock:
+            self._start()
+            self._wait_ready()
+
+    def fork(self, module: str, descriptors: list[int]) -> tuple[int, int]:
+        """Forks a child that calls `main(descriptors, server_pid)` of a module: its pid, and a pipe that will tell its exit."""
+        with self._lock:
+            self._wait_ready()
+            status_read, status_write = os.pipe()
+            try:
+                pid = self._ask({"do": "fork", "module": module}, [status_write, *descriptors])
+            except BaseException:
+                os.close(status_read)
+                raise
+            finally:
+                os.close(status_write)
+            return int(pid), status_read
+
+    def signal(self, pid: int, number: signal.Signals, *, group: bool = False) -> bool:
+        """Signals a child that hasn't been reaped yet (with `group`: its process group); False where it is gone."""
+        with self._lock:
+            if self._control is None:
+                return False
+            try:
+                return bool(self._ask({"do": "signal", "pid": pid, "number": int(number), "group": group}, []))
+            except DtscopeError:
+                return False
+
+    def last_words(self) -> str:
+        """The last line that it, or a child before it had a log of its own, wrote to stderr."""
+        with self._lock:
+            return self._last_line()
+
+    def stop(self) -> None:
+        """Ends the process and whatever was forked from it."""
+        with self._lock:
+            self._stop()
+
+    def _start(self) -> None:
+        environment = server_environment()
+        if self.pid is not None and read_at_import(environment) == read_at_import(self._environment):
+            return
+        self._stop()
+        ours, theirs = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # has no name, goes with the process
+        arguments = [sys.executable, "-c", _CODE, str(theirs.fileno()), json.dumps([entry or os.getcwd() for entry in sys.path])]
+        with theirs:
+            self._process = subprocess.Popen(
+                arguments, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors
+            )
+        self._control, self._environment, self._ready = ours, environment, False
+
+    def _wait_ready(self) -> None:
+        if self._ready:
+            return
+        self._reply()
+        self._ready = True
+
+    def _ask(self, request: dict[str, Any], descriptors: list[int]) -> Any:
+        assert self._control is not None
+        data = json.dumps(request).encode()
+        try:
+            socket.send_fds(self._control, [data], descriptors)
+        except (BrokenPipeError, ConnectionResetError):
+            self._gone()
+        return self._reply()
+
+    def _reply(self) -> Any:
+        assert self._control is not None
+        data = b""
+        while not data.endswith(b"\n"):
+            try:
+                more = self._control.recv(4096)
+            except ConnectionResetError:
+                more = b""
+            if not more:
+                self._gone()
+            data += more
+        return json.loads(data)
+
+    def _gone(self) -> None:
+        reason = self._last_line() or "no reason given"
+        self._stop()
+        raise DtscopeError(f"the warm process that ranks are forked from has ended ({reason}): run the cell again, it starts anew")
+
+    def _last_line(self) -> str:
+        if self._errors is None:
+            return ""
+        size = os.fstat(self._errors.fileno()).st_size
+        data = os.pread(self._errors.fileno(), 4096, max(0, size - 4096))
+        return (data.decode(errors="replace").strip().splitlines() or [""])[-1]
+
+    def _stop(self) -> None:
+        process, control, errors = self._process, self._control, self._errors
+        self._process = self._control = self._errors = None
+        if control is not None:
+            control.close()
+        if process is not None:
+            _end(process)
+        if errors is not None:
+            errors.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

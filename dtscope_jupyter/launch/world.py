@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of one world: a rendezvous store and its ranks, forked from the warm process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import socket
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter.launch.environment import rank_environment
+from dtscope_jupyter.launch.messages import Run, Setup, Stop
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.launch.messages import Ended
+    from dtscope_jupyter.launch.program import Options, Program
+    from dtscope_jupyter.launch.warm import Warm
+
+_RANK, _STORE = "dtscope_jupyter.launch.rank", "dtscope_jupyter.launch.store"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended: `code` as subprocess gives it (negative: a signal), seen at `time_ns`."""
+
+    code: int
+    time_ns: int
+
+
+class Rank:
+    """One process: its pid, its pipe to us, and the pipe on which the warm process tells its end."""
+
+    def __init__(self, number: int, pid: int, pipe: Connection, status: Connection) -> None:
+        self.number = number
+        self.pid = pid
+        self.pipe = pipe
+        self.status = status
+        self.ended: Ended | None = None
+        self.exit: Exit | None = None
+
+    def order(self, order: Setup | Run | Stop) -> None:
+        """Sends an order; a rank that is gone is noticed by its status, not here."""
+        try:
+            self.pipe.send_bytes(pickle.dumps(order, protocol=5))
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def close(self) -> None:
+        """Closes both pipes; a rank that still runs then ends itself."""
+        self.pipe.close()
+        self.status.close()
+
+
+class World:
+    """Ranks that share a store; made by the kernel, they end with it."""
+
+    def __init__(self, warm: Warm, options: Options, state: tuple[str, list[str]]) -> None:
+        """`state`: the working directory and import path of the notebook. Returns when every rank is forked."""
+        self._warm = warm
+        self._alive: socket.socket | None = None
+        self._store_status: int | None = None
+        self.ranks: list[Rank] = []
+        self.backend = options.backend
+        try:
+            self._start(options, *state)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.ranks)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids by rank."""
+        return [rank.pid for rank in self.ranks]
+
+    @property
+    def running(self) -> list[Rank]:
+        """Those whose process hasn't ended."""
+        return [rank for rank in self.ranks if rank.exit is None]
+
+    def run(self, program: Program, options: Options) -> None:
+        """Has every rank run a program."""
+        for rank, log, config in zip(self.ranks, options.logs, options.configs, strict=True):
+            rank.ended = None
+            rank.order(Run(program, log, config, options.keep))
+
+    def dismiss(self) -> None:
+        """Lets idle ranks that were kept leave by themselves."""
+        for rank in self.running:
+            rank.order(Stop())
+
+    def signal(self, rank: Rank, number: signal.Signals) -> None:
+        """Signals a rank that hasn't ended; SIGKILL takes its own children along."""
+        self._warm.signal(rank.pid, number, group=number == signal.SIGKILL)
+
+    def close(self) -> None:
+        """Ends what is left of it."""
+        for rank in self.ranks:
+            rank.close()
+        if self._alive is not None:
+            self._alive.close()
+        if self._store_status is not None:
+            os.close(self._store_status)
+            self._store_status = None
+
+    def _start(self, options: Options, cwd: str, sys_path: list[str]) -> None:
+        self._warm.wait_ready()
+        port = self._start_store()
+        for number in range(options.world_size):
+            ours, theirs = socket.socketpair()
+            with theirs:
+                pid, status = self._warm.fork(_RANK, [theirs.fileno()])
+            self.ranks.append(Rank(number, pid, Connection(ours.detach()), Connection(status, writable=False)))
+        for rank in self.ranks:
+            environment = rank_environment(rank.number, options.world_size, port, options.run_id)
+            rank.order(Setup(environment, cwd, sys_path, options.backend))
+
+    def _start_store(self) -> int:
+        self._alive, theirs = socket.socketpair()
+        with theirs, socket.create_server(("127.0.0.1", 0)) as listener:
+            _, self._store_status = self._warm.fork(_STORE, [listener.fileno(), theirs.fileno()])
+            return int(listener.getsockname()[1])
+
+
+def read_exit(status: Connection) -> Exit:
+    """What the warm process says of a child's end; its own end is the end of all its children."""
+    import time
+
+    try:
+        data = os.read(status.fileno(), 4096)
+    except OSError:
+        data = b""
+    if not data:
+        return Exit(-int(signal.SIGKILL), time.time_ns())
+    told: dict[str, Any] = json.loads(data)
+    return Exit(told["code"], told["time_ns"])
