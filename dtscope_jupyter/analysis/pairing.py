@@ -29,11 +29,14 @@ P2P = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "sendrecv", "send_
 class Paired:
     """Rows of `collectives` that belong to one collective each.
 
-    `rows` is the table, one row a rank and collective; `of_row` the collective of each row, counted from 0;
+    `rows` is the table, one row a rank and collective, and `index` their places in `collectives`; `of_row` is the
+    collective of each row, counted from 0; `rest` has the places of rows that pair with nobody, as sends;
     `unpaired` says in words what could not be paired and why.
     """
 
     rows: pa.Table
+    index: Ints
+    rest: Ints
     of_row: Ints
     count: int
     unpaired: list[str]
@@ -41,16 +44,19 @@ class Paired:
 
 def paired(tables: Tables) -> Paired:
     """Pairs the collectives of all ranks."""
-    rows = tables["collectives"]
-    rows = rows.filter(pa.array(~is_any(rows, "operation", P2P)))
+    table = tables["collectives"]
+    alone = is_any(table, "operation", P2P)
+    index = np.flatnonzero(~alone)
+    rows = table.take(pa.array(index)) if alone.any() else table
     group, names = identities(rows, tables["groups"])
     seq, rank = ints(rows, "seq"), ints(rows, "rank")
     numbered, complaints = _by_order(group, names, rank, seq, ints(rows, "enqueue_ns"), ints(rows, "start_ns"))
     keep = _best(group, numbered, rank, source_codes(rows)) & (numbered != NONE)
+    rest = np.concatenate((np.flatnonzero(alone), index[numbered == NONE]))
     if not keep.all():
         rows, group, numbered = rows.filter(pa.array(keep)), group[keep], numbered[keep]
     collective = Groups.by((group, numbered))
-    return Paired(rows, collective.of_row, collective.count, complaints)
+    return Paired(rows, index[keep], rest, collective.of_row, collective.count, complaints)
 
 
 def identities(rows: pa.Table, groups: pa.Table) -> tuple[Ints, list[str]]:

@@ -30,11 +30,14 @@ _TEXT = {"process_group", "operation", "phase"}
 class Waits:
     """Every rank's part in every collective that at least two ranks were seen in, on one clock.
 
-    `rows` is the table; `collective` numbers the collectives; start, end, wait and transfer are in ns, the last
+    `rows` is the table, `index` their places in `collectives`, `rest` the places of rows that nobody is known to share;
+    `collective` numbers the collectives; start, end, wait and transfer are in ns, the last
     the same in all rows of a collective; `last` marks the rank that began last.
     """
 
     rows: pa.Table
+    index: Ints
+    rest: Ints
     collective: Ints
     count: int
     start: Ints
@@ -56,6 +59,7 @@ def timed(tables: Tables) -> Waits:
     keep &= seen[both.of_row] > 1
     place = np.cumsum(seen > 1) - 1
     rows, collective = both.rows.filter(pa.array(keep)), place[both.of_row[keep]]
+    index, rest = both.index[keep], np.concatenate((both.rest, both.index[seen[both.of_row] < 2]))  # noqa: PLR2004
     start, end, count = start[keep], end[keep], int((seen > 1).sum())
     latest = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(latest, collective, start)
@@ -66,7 +70,8 @@ def timed(tables: Tables) -> Waits:
     at_end = wait == 0
     np.minimum.at(last, collective[at_end], ints(rows, "rank")[at_end])
     ranks = seen[seen > 1]
-    return Waits(rows, collective, count, start, end, wait, shortest[collective], last[collective], ranks, both.unpaired, uncertainty)
+    own = (start, end, wait, shortest[collective], last[collective])
+    return Waits(rows, index, rest, collective, count, *own, ranks, both.unpaired, uncertainty)
 
 
 def waits(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:
