@@ -12,13 +12,14 @@ import signal
 import sys
 import threading
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.launch import execute, freshen
 from dtscope_jupyter.launch.messages import Run, Setup
 from dtscope_jupyter.launch.orphan import die_with
 
 if TYPE_CHECKING:
+    from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.launch.messages import Ended, Stop
 
 
@@ -54,14 +55,19 @@ def _listen(kernel: Connection, orders: queue.SimpleQueue[Setup | Run | Stop]) -
 
 
 def _observed(order: Run) -> Ended:
-    from dtscope_jupyter import agent
-
-    armed = agent.arm(order.config) if order.config is not None else None
+    armed = _arm(order.config) if order.config is not None else None
     try:
         return execute.execute(order.program)
     finally:
         if armed is not None:
             armed.finish()
+
+
+def _arm(config: dict[str, Any]) -> Agent:
+    from dtscope_jupyter import agent
+    from dtscope_jupyter.agent.config import Config
+
+    return agent.arm(Config.from_json(config))
 
 
 def _leave() -> None:

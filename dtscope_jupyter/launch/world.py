@@ -87,6 +87,13 @@ class World:
         """Those whose process hasn't ended."""
         return [rank for rank in self.ranks if rank.exit is None]
 
+    def gone(self) -> bool:
+        """Whether any rank has ended; looks, for nobody watches ranks that were kept."""
+        for rank in self.running:
+            if rank.status.closed or rank.status.poll():
+                return True
+        return len(self.running) < self.size
+
     def run(self, program: Program, options: Options) -> None:
         """Has every rank run a program."""
         for rank, log, config in zip(self.ranks, options.logs, options.configs, strict=True):

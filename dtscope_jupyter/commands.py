@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""What each subcommand of %dtscope does, once it is parsed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter import arguments, places, stage
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.session import Request
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    from dtscope_jupyter.session import Session
+
+
+def request(options: Namespace) -> Request:
+    """The options of profile as a request."""
+    if options.cluster:
+        raise DtscopeError(f"--cluster {options.cluster}: ipyparallel clusters are not supported yet: leave it out to use this host")
+    return Request(
+        world_size=options.n,
+        backend=options.backend,
+        directory=options.dir,
+        name=options.name,
+        pushed=tuple(options.push),
+        pulled=options.pull,
+        background=options.background,
+        keep=options.keep,
+        collect=options.collect,
+        budget=options.budget,
+        disk=options.disk,
+        timeout=options.timeout,
+        on_hang=options.on_hang,
+    )
+
+
+def run(name: str, options: Namespace, session: Session) -> Any:
+    """Does a subcommand; what it returns is the cell's value. DtscopeError, one line, where it can't."""
+    return _COMMANDS[name](options, session)
+
+
+def _open(options: Namespace, session: Session) -> Any:
+    from dtscope_jupyter.run import open as open_run
+
+    session.run = open_run([path for given in options.paths for path in places.expand(given)])
+    return session.run
+
+
+def _show(options: Namespace, session: Session) -> Any:
+    return session.run.show(options.panel, rank=options.rank, step=options.step)
+
+
+def _diagnose(_: Namespace, session: Session) -> Any:
+    return session.run.diagnose()
+
+
+def _stop(_: Namespace, session: Session) -> None:
+    stage.say(session.stop())
+
+
+def _help(options: Namespace, _: Session) -> None:
+    text = arguments.parser(options.subcommand).format_help() if options.subcommand else arguments.overview()
+    stage.write(text.rstrip() + "\n")
+
+
+_COMMANDS: dict[str, Callable[[Namespace, Session], Any]] = {
+    "open": _open,
+    "show": _show,
+    "diagnose": _diagnose,
+    "stop": _stop,
+    "help": _help,
+}

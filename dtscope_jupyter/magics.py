@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The %dtscope and %%dtscope magics: parse, call, show."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+
+from dtscope_jupyter import arguments, commands, session
+from dtscope_jupyter.cells import cell_program
+from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+_COMMANDS = ("%dtscope", "%%dtscope")
+_QUESTION = re.compile(r"^\s*%%?dtscope(?:\s+(\w+))?\s*\?+\s*$")
+
+
+@magics_class
+class DtscopeMagics(Magics):
+    """Holds the one magic."""
+
+    @line_cell_magic
+    def dtscope(self, line: str, cell: str | None = None) -> Any:
+        """See distributed PyTorch training from a notebook cell: %dtscope help tells how."""
+        try:
+            name, options = arguments.parse(line)
+            if name == "profile":
+                return self._profile(line, cell, options)
+            if cell is not None:
+                raise DtscopeError(f"%%dtscope {name} takes no cell: write %dtscope {name} on a line of its own")
+            return commands.run(name, options, session.current())
+        except DtscopeError as error:
+            raise UsageError(str(error)) from error
+
+    def _profile(self, line: str, cell: str | None, options: Any) -> None:
+        if not cell or not cell.strip():
+            raise DtscopeError("%%dtscope profile needs a cell: write it on the first line, the program below it")
+        request = commands.request(options)
+        body = cell_program(self.shell, line, cell)
+        profile = session.current().start(body, request, self.shell.user_ns)
+        if request.background:
+            profile.follow_in_background(self.shell.user_ns)
+        else:
+            profile.follow(self.shell.user_ns)
+
+
+def load(shell: InteractiveShell) -> None:
+    """Registers magics, completion and help, and starts the warm process in the background; again is no harm."""
+    if "dtscope" in shell.magics_manager.magics["line"]:
+        return
+    shell.register_magics(DtscopeMagics)
+    for command in _COMMANDS:
+        shell.set_hook("complete_command", _complete, str_key=command)
+    shell.input_transformers_cleanup.append(_ask_help)
+    session.current().prepare()
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Undoes `load`: what runs is ended first, its report can be opened from the run directory."""
+    session.close()
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("dtscope", None)
+    dispatcher = shell.strdispatchers["complete_command"]
+    for command in _COMMANDS:
+        dispatcher.strs.pop(command, None)
+    if _ask_help in shell.input_transformers_cleanup:
+        shell.input_transformers_cleanup.remove(_ask_help)
+
+
+def _complete(_: InteractiveShell, event: Any) -> list[str]:
+    return arguments.complete(event.text_until_cursor.lstrip())
+
+
+def _ask_help(lines: list[str]) -> list[str]:
+    """%dtscope NAME? asks for the help of a subcommand; IPython by itself would look for an object NAME."""
+    return [f"%dtscope help {match[1] or ''}\n" if (match := _QUESTION.match(line)) else line for line in lines]

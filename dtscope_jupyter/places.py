@@ -1,0 +1,98 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where runs lie: new ones beside the notebook, others where the user says."""
+
+from __future__ import annotations
+
+import glob
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter import rundir
+from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.rundir import Attempt
+
+FOLDER = "dtscope-runs"
+
+
+def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Attempt:
+    """A new attempt in `directory`, or a new run in dtscope-runs/ of the working directory, with a folder for each rank."""
+    run = Path(directory).expanduser() if directory else _new(_plain(name or "run"))
+    if run.exists() and not run.is_dir():
+        raise DtscopeError(f"--dir {str(run)!r} is a file: name a folder that is a run, is empty or is yet to be made")
+    attempt = rundir.create_attempt(run.absolute(), {"name": name or run.name, **meta})
+    try:
+        for rank in range(meta["world_size"]):
+            attempt.rank_path(rank).mkdir(mode=0o700)
+    except OSError as error:
+        raise DtscopeError(f"can't write the run directory {str(run)!r}: {error.strerror}; choose another with --dir") from error
+    return attempt
+
+
+def runs(base: Path | None = None) -> list[Path]:
+    """The run directories in dtscope-runs/, oldest first."""
+    folder = (base or Path.cwd()) / FOLDER
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if path.is_dir() and rundir.is_run(path)), key=_created)
+
+
+def newest_attempt(target: str) -> Attempt:
+    """The newest attempt of a run directory, or of the newest run of a folder of runs."""
+    path = Path(target).expanduser()
+    if not path.is_dir():
+        raise DtscopeError(f"{target!r} is no directory: give a run directory, a folder of runs, a pid or tcp://host:port")
+    if not rundir.attempts(path):
+        inside = [folder for folder in path.iterdir() if folder.is_dir() and rundir.is_run(folder)]
+        if not inside:
+            raise DtscopeError(f"{target!r} holds no run: give a run directory or a folder of runs")
+        path = max(inside, key=_created)
+    return rundir.attempts(path.absolute())[-1]
+
+
+def expand(pattern: str) -> list[str]:
+    """The paths that a pattern with * or ? names; the text itself where it has neither."""
+    if not any(sign in pattern for sign in "*?["):
+        return [pattern]
+    found = sorted(glob.glob(str(Path(pattern).expanduser())))  # noqa: PTH207 # absolute patterns too
+    if not found:
+        raise DtscopeError(f"{pattern!r} matches nothing here")
+    return found
+
+
+def shown(path: Path) -> str:
+    """A path as a reader beside the notebook would write it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _new(name: str) -> Path:
+    folder = Path.cwd() / FOLDER
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+    except OSError as error:
+        raise DtscopeError(f"can't write {str(folder)!r}: {error.strerror}; choose another place with --dir") from error
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    taken = [stem, *(f"{stem}-{number}" for number in range(2, 1000))]
+    return next(folder / text for text in taken if not (folder / text).exists())
+
+
+def _plain(name: str) -> str:
+    plain = re.sub(r"[^\w.-]+", "-", name).strip("-.")
+    if not plain or len(plain) > 100:
+        raise DtscopeError(f"--name {name!r} makes no folder name: use up to 100 letters, digits, dots and dashes")
+    return plain
+
+
+def _created(run: Path) -> tuple[int, str]:
+    created = rundir.attempts(run)[-1].meta.get("created_ns")
+    return (created if isinstance(created, int) else 0, run.name)

@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""One profile from its start to its report: ranks, live view, output, values, errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter import launch, places, rundir, stage
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.launch.tail import Tail
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.launch.world import World
+    from dtscope_jupyter.rundir import Attempt
+    from dtscope_jupyter.run import Run
+    from dtscope_jupyter.session import Request, Session
+
+_PUMP_S = 0.05
+
+
+class Profile:
+    """A running or finished profile; `follow` shows it to its end."""
+
+    def __init__(self, program: launch.Program, request: Request, attempt: Attempt, session: Session, world: World | None) -> None:
+        self.request = request
+        self.attempt = attempt
+        self.run: Run | None = None
+        self._session = session
+        self._started = time.monotonic()
+        self._view = self._open_view() if stage.has_widgets() else None
+        self._tail = Tail(attempt.rank_path(0) / "log.txt", stage.write)
+        self.job = launch.start(program, self._options(session.faults), session.warm, world)
+
+    @property
+    def title(self) -> str:
+        """Name of the run."""
+        return str(self.attempt.meta.get("name", self.attempt.run.name))
+
+    @property
+    def seconds(self) -> float:
+        """Time since its start."""
+        return time.monotonic() - self._started
+
+    def follow(self, namespace: dict[str, Any]) -> None:
+        """Shows output until the ranks are done, then the report; sets pulled values; raises what the run failed with."""
+        while True:
+            try:
+                self._watch()
+                break
+            except KeyboardInterrupt:
+                self.job.interrupt()
+            except DtscopeError as error:
+                self._finish_view("failed", str(error))
+                raise
+        self._conclude(namespace, None)
+
+    def follow_in_background(self, namespace: dict[str, Any]) -> None:
+        """As `follow`, from a thread; the report takes the place that this call shows."""
+        place = f"dtscope-{self.attempt.meta['created_ns']}"
+        stage.show(_Pending(self), display_id=place)
+        threading.Thread(target=self._follow_quietly, args=(namespace, place), name="dtscope-follow", daemon=True).start()
+
+    def _follow_quietly(self, namespace: dict[str, Any], place: str) -> None:
+        try:
+            self._watch()
+            self._conclude(namespace, place)
+        except (DtscopeError, launch.RankError, launch.Interrupted) as error:
+            stage.say(str(error))
+
+    def _watch(self) -> None:
+        while not self.job.wait(_PUMP_S):
+            self._tail.pump()
+        self._tail.finish()
+
+    def _conclude(self, namespace: dict[str, Any], place: str | None) -> None:
+        state, message = self._outcome()
+        self._record_outcome(state, message)
+        self._finish_view(state, message)
+        if self.request.keep and self.job.world is not None and not self.job.world.gone():
+            self._session.kept = self.job.world
+        for note in self.job.notes:
+            stage.say(note)
+        self._report(place)
+        namespace.update(self.job.results())
+        self._raise(state)
+
+    def _outcome(self) -> tuple[str, str]:
+        if self.job.failure is not None:
+            return "failed", f"rank {self.job.failure.rank}: {self.job.failure.reason}"
+        return ("interrupted", "interrupted by the user") if self.job.interrupted else ("done", "")
+
+    def _record_outcome(self, state: str, message: str) -> None:
+        meta = self.attempt.meta | {"state": state, "message": message, "ended_ns": time.time_ns()}
+        try:
+            rundir.write_json(self.attempt.path / "run.json", meta)
+        except OSError as error:
+            stage.say(f"the end of the run could not be written to {places.shown(self.attempt.path)}: {error.strerror}")
+
+    def _report(self, place: str | None) -> None:
+        from dtscope_jupyter.run import Run
+
+        self.run = Run.of_directory(self.attempt.run, self.attempt.number)
+        self._session.run = self.run
+        if stage.shell() is None:
+            return
+        from dtscope_jupyter.view.report import Report
+
+        stage.show(Report(self.run), display_id=place, update=place is not None)
+
+    def _raise(self, state: str) -> None:
+        if self.job.failure is not None:
+            raise launch.RankError(self.job.failure)
+        if state == "interrupted":
+            raise launch.Interrupted(f"{self.job.world_size} ranks ended after {self.seconds:.0f} s")
+        if self.job.unpulled:
+            raise DtscopeError("; ".join(self.job.unpulled))
+
+    def _options(self, faults: list[dict[str, Any]]) -> launch.Options:
+        ranks = range(self.attempt.meta["world_size"])
+        return launch.Options(
+            logs=tuple(str(self.attempt.rank_path(rank) / "log.txt") for rank in ranks),
+            configs=tuple(self._config(rank, len(ranks), faults) for rank in ranks),
+            run_id=self.attempt.run.name,
+            backend=self.request.backend,
+            timeout=self.request.timeout,
+            keep=self.request.keep,
+        )
+
+    def _config(self, rank: int, world_size: int, faults: list[dict[str, Any]]) -> dict[str, Any]:
+        """Arguments of the agent's Config as JSON types: the kernel doesn't import what imports torch."""
+        request = self.request
+        config = {
+            "folder": str(self.attempt.rank_path(rank)),
+            "rank": rank,
+            "world_size": world_size,
+            "local_rank": rank,
+            "budget": request.budget,
+            "disk": request.disk,
+            "faults": faults,
+        }
+        return config | ({} if request.collect is None else {"collect": sorted(request.collect)})
+
+    def _open_view(self) -> Any:
+        from dtscope_jupyter.view.live import LiveView
+
+        view = LiveView(self.attempt.path, world_size=self.attempt.meta["world_size"], title=self.title)
+        stage.show(view.widget)
+        view.start()
+        return view
+
+    def _finish_view(self, state: str, message: str) -> None:
+        if self._view is not None:
+            self._view.finish(state, message)
+
+
+class _Pending:
+    """Holds the place of a report in the notebook."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._text = f"{places.shown(profile.attempt.path)} runs in the background; its report will stand here"
+
+    def __repr__(self) -> str:
+        return self._text

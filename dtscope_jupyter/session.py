@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a notebook session holds: the warm process, the run that runs, the current Run, and what waits for the next one."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter import launch, places, stage
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.launch import environment, values
+from dtscope_jupyter.profiling import Profile
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.launch.world import World
+    from dtscope_jupyter.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a profile was asked for; `world_size` None leaves it to the hardware, or to ranks that were kept."""
+
+    world_size: int | None = None
+    backend: str | None = None
+    directory: str | None = None
+    name: str | None = None
+    pushed: tuple[str, ...] = ()
+    pulled: dict[str, bool] | None = None
+    background: bool = False
+    keep: bool = False
+    collect: frozenset[str] | None = None
+    budget: float = 0.01
+    disk: int = 2 * 2**30
+    timeout: float | None = None
+    on_hang: str = "report"
+
+
+class Session:
+    """One a process, `current()` gives it; every method is for the main thread."""
+
+    def __init__(self) -> None:
+        self.warm = launch.Warm()
+        self.profile: Profile | None = None
+        self.kept: World | None = None
+        self.faults: list[dict[str, Any]] = []
+        self.views: list[Any] = []
+        self._run: Run | None = None
+
+    def prepare(self) -> None:
+        """Starts the warm process in the background; trouble is told when ranks are wanted."""
+        threading.Thread(target=self._warm_up, name="dtscope-warm", daemon=True).start()
+
+    @property
+    def running(self) -> Profile | None:
+        """The profile whose ranks run now."""
+        return self.profile if self.profile is not None and not self.profile.job.poll() else None
+
+    @property
+    def run(self) -> Run:
+        """The current run: the newest that was recorded or opened here."""
+        if self._run is None:
+            raise DtscopeError("there is no current run: record one with %%dtscope profile, or %dtscope open PATH")
+        self._run.refresh()
+        return self._run
+
+    @run.setter
+    def run(self, run: Run) -> None:
+        self._run = run
+
+    def start(self, body: launch.Cell | launch.Call, request: Request, namespace: dict[str, Any]) -> Profile:
+        """Checks a request and starts its ranks; DtscopeError, one line, where it can't be met. Returns at once."""
+        self._refuse()
+        world_size, backend = self._size(request)
+        pushed = values.collect(list(request.pushed), namespace)
+        packed = values.pack(pushed) if pushed else None
+        warning = values.size_warning(pushed, packed, world_size) if packed else None
+        if warning:
+            stage.say(warning)
+        program = launch.Program(body, packed, request.pulled or {})
+        meta = {"world_size": world_size, "backend": backend, "created_ns": time.time_ns(), "launcher": "notebook"}
+        attempt = places.create(request.directory, request.name, meta)
+        world, self.kept = self.kept, None
+        self.profile = Profile(program, request, attempt, self, world)
+        self.faults = []
+        return self.profile
+
+    def stop(self) -> str:
+        """Ends the profile that runs, or the ranks that were kept; says which."""
+        running = self.running
+        if running is not None:
+            running.job.stop()
+            return f"ending {places.shown(running.attempt.path)}"
+        if self.kept is not None:
+            count = self.kept.size
+            self.kept.dismiss()
+            self.kept = None
+            return f"{count} kept ranks ended"
+        raise DtscopeError("nothing to stop: no profile runs and no ranks were kept")
+
+    def close(self) -> None:
+        """Ends every process of ours."""
+        self.warm.stop()
+        for view in self.views:
+            view.finish("detached", "the session was closed")
+        self.views, self.kept = [], None
+
+    def _warm_up(self) -> None:
+        try:
+            self.warm.start()
+        except OSError as error:
+            stage.say(f"the warm process could not be started ({error}); the next profile tries again")
+
+    def _refuse(self) -> None:
+        other = environment.other_job()
+        if other:
+            raise DtscopeError(other)
+        if self.running is not None:
+            where = places.shown(self.running.attempt.path)
+            raise DtscopeError(f"a profile runs already ({where}): wait for its end, or %dtscope stop")
+        if self.kept is not None and self.kept.gone():
+            self.kept = None
+            stage.say("the kept ranks have ended since: new ones are started")
+
+    def _size(self, request: Request) -> tuple[int, str]:
+        gpus = environment.gpus() if request.backend != "gloo" else 0
+        backend = request.backend or ("nccl" if gpus else "gloo")
+        if self.kept is not None:
+            if request.world_size not in (None, self.kept.size):
+                raise DtscopeError(f"-n {request.world_size}: {self.kept.size} ranks were kept for this cell: leave -n out, or %dtscope stop first")
+            return self.kept.size, backend
+        world_size = (gpus or 2) if request.world_size is None else request.world_size
+        environment.check_world_size(world_size, backend)
+        return world_size, backend
+
+
+_current: Session | None = None
+
+
+def current() -> Session:
+    """The session of this process, made when first asked for."""
+    global _current  # noqa: PLW0603 # one a process
+    if _current is None:
+        _current = Session()
+        atexit.register(_current.close)
+    return _current
+
+
+def close() -> None:
+    """Ends the session, if there is one; the next `current` makes another."""
+    global _current  # noqa: PLW0603 # one a process
+    if _current is not None:
+        atexit.unregister(_current.close)
+        _current.close()
+        _current = None
