@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every collective, send and receive that Python issues: at the methods of ProcessGroup and at Work.wait.
+
+These are what all of torch.distributed, FSDP2 and a user's comm hook end in, whatever name the program
+imported. Operations that C++ issues are seen elsewhere: DDP's buckets in `buckets`, functional ones in
+`functional`; DDP's own set-up is not seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from torch._C._distributed_c10d import ProcessGroup, Work
+
+from dtscope_jupyter.agent import lines
+from dtscope_jupyter.agent.clock import OFFSET_NS, now
+from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.device_times import DeviceTimes
+from dtscope_jupyter.agent.groups import Groups
+from dtscope_jupyter.agent.operation import Operation
+from dtscope_jupyter.agent.operations import METHODS, Method
+from dtscope_jupyter.agent.patches import Patches
+from dtscope_jupyter.agent.progress import HELD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dtscope_jupyter.agent.core import Agent
+    from dtscope_jupyter.agent.overlap import Overlap
+
+_ANNOUNCE_NS = 10**9
+_MOST_PENDING = 16_384
+_P2P = frozenset({"send", "recv"})
+
+
+class Collectives(Collector):
+    """The collectives of the rank and the intervals in which the training thread waits for them."""
+
+    name = "collectives"
+
+    def __init__(self, agent: Agent, overlap: Overlap) -> None:
+        """Hooks come with `start`."""
+        super().__init__(agent)
+        self.groups = Groups(agent.recorder)
+        self._bucket: int | None = None
+        self._in_bucket: list[Operation] = []
+        self.before_issue: list[Callable[[Operation, Any, tuple[Any, ...]], None]] = []
+        self._overlap = overlap
+        self._devices = DeviceTimes()
+        self._patches = Patches()
+        self._pending: deque[Operation] = deque()
+        self._waits: deque[tuple[int, int, int, Operation]] = deque(maxlen=_MOST_PENDING)
+        self._finals: deque[list[Operation]] = deque(maxlen=_MOST_PENDING)
+        self._works: dict[int, Operation] = {}
+
+    def start(self) -> None:
+        """Installs the hooks."""
+        for name, method in METHODS.items():
+            self._patches.wrap(ProcessGroup, name, self._wrapper(method))
+        self._patches.wrap(Work, "wait", self._wait_wrapper)
+
+    def stop(self) -> None:
+        """Takes the hooks off."""
+        self._patches.undo()
+
+    def open(self, name: str, method: Method, group: Any, args: tuple[Any, ...]) -> Operation:  # noqa: ANN401
+        """An operation is about to be issued; the caller issues it and calls `issued` or `cancel`."""
+        progress = self.agent.progress
+        time = now()
+        line, sharded = lines.caller()
+        if self._bucket is None:
+            progress.collective(name, line, time)
+        known = self.groups.of(group)
+        phase = progress.phase or ("forward" if sharded else None)
+        operation = Operation(name, known, method.read(args, known.size), progress.step, phase, time)
+        operation.bucket, operation.line = self._bucket, line
+        if self._bucket is not None:
+            self._in_bucket.append(operation)
+        self._pending.append(operation)
+        if len(self._pending) > _MOST_PENDING:
+            self._pending.popleft()
+            self.agent.recorder.drop("collectives", 1)
+        if operation.device is not None and operation.device.type == "cuda":
+            self._devices.begin(operation)
+        return operation
+
+    def cancel(self, operation: Operation) -> None:
+        """The call raised: nothing was issued."""
+        operation.failed = True
+
+    def issued(self, operation: Operation, group: Any, work: Any, *, asynchronous: bool) -> None:  # noqa: ANN401
+        """The call returned `work`, or None where the runtime has waited itself."""
+        operation.seq = _sequence(operation, group)
+        operation.asynchronous = asynchronous
+        operation.returned = now()
+        if operation.events is not None:
+            self._devices.issued(operation, work)
+        elif work is None:
+            operation.end = operation.returned
+            self._blocked(operation.enqueue, operation.end, operation)
+        elif asynchronous:
+            _follow(operation, work)
+        if work is not None:
+            self._remember(operation, work)
+
+    def _remember(self, operation: Operation, work: Any) -> None:  # noqa: ANN401
+        self._works[id(work)] = operation
+        if len(self._works) > _MOST_PENDING:
+            self._works.pop(next(iter(self._works)), None)
+
+    def _blocked(self, start: int, end: int, operation: Operation) -> None:
+        self._waits.append((operation.step, start, end, operation))
+
+    def enter_bucket(self, index: int) -> None:
+        """What is issued until `leave_bucket` belongs to this bucket."""
+        self._bucket = index
+
+    def leave_bucket(self) -> list[Operation]:
+        """What was issued for the bucket."""
+        self._bucket = None
+        issued, self._in_bucket = self._in_bucket, []
+        return issued
+
+    def finalised(self, operations: list[Operation]) -> None:
+        """A backward waited in C++ for the last of these, DDP's buckets, before it returned."""
+        self._finals.append(operations)
+
+    def _wrapper(self, method: Method) -> Callable[[Any], Callable[..., Any]]:
+        def make(original: Any) -> Callable[..., Any]:  # noqa: ANN401
+            def call(group: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+                if not self.on:
+                    return original(group, *args, **kwargs)
+                operation = self._try_open(method, group, args or tuple(kwargs.values()))
+                if operation is None:
+                    return original(group, *args, **kwargs)
+                try:
+                    work = original(group, *args, **kwargs)
+                except BaseException:
+                    self.cancel(operation)
+                    raise
+                self._try_issued(operation, group, work, args, kwargs)
+                return work
+
+            return call
+
+        return make
+
+    def _try_open(self, method: Method, group: Any, args: tuple[Any, ...]) -> Operation | None:  # noqa: ANN401
+        try:
+            operation = self.open(method.operation, method, group, args)
+        except Exception as error:  # noqa: BLE001
+            self.agent.fail(self.name, error)
+            return None
+        for call in self.before_issue:
+            call(operation, group, args)
+        return operation
+
+    def _try_issued(self, operation: Operation, group: Any, work: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
+        try:
+            options = kwargs.get("opts") or (args[-1] if args else None)
+            asynchronous = operation.name in _P2P or bool(getattr(options, "asyncOp", True))
+            self.issued(operation, group, work, asynchronous=asynchronous)
+        except Exception as error:  # noqa: BLE001
+            self.agent.fail(self.name, error)
+
+    def _wait_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            operation = self._works.pop(id(work), None)
+            if operation is None:
+                return original(work, *args, **kwargs)
+            start = now()
+            if operation.events is not None:
+                self._devices.wait_begins(operation)
+            result = original(work, *args, **kwargs)
+            self._waited(operation, start, now())
+            return result
+
+        return wait
+
+    def _waited(self, operation: Operation, start: int, end: int) -> None:
+        if operation.events is not None:
+            self._devices.wait_ended(operation)
+            return
+        if not operation.end:
+            operation.end = end
+        self._blocked(start if operation.asynchronous else operation.enqueue, end, operation)
+
+    def drain(self, final: bool) -> None:  # noqa: FBT001
+        """Writes what has ended; what is still in flight after a second once, as scheduled, and again when it ends."""
+        if self.agent.progress.holding and not final:
+            return
+        seen = now()
+        for start, end, operation in self._devices.resolve():
+            self._blocked(start, end, operation)
+        self._drain_finals()
+        self._drain_waits()
+        later, oldest = [], 0
+        for _ in range(len(self._pending)):
+            operation = self._pending.popleft()
+            if not self._settle(operation, seen, final=final):
+                later.append(operation)
+                oldest = oldest or operation.enqueue
+        self._pending.extendleft(reversed(later))
+        self._overlap.oldest_open, self._overlap.seen_until = oldest, seen
+
+    def _settle(self, operation: Operation, seen: int, *, final: bool) -> bool:
+        if operation.failed:
+            return True
+        step = operation.step if operation.step != HELD else self.agent.progress.place(operation.enqueue)
+        if operation.end:
+            self._overlap.comm.append((operation.start, operation.end))
+        elif not final and (operation.announced or seen - operation.enqueue < _ANNOUNCE_NS):
+            return False
+        operation.announced = True
+        self.agent.recorder.add("collectives", operation.row(step))
+        return operation.end > 0 or final
+
+    def _drain_finals(self) -> None:
+        for _ in range(len(self._finals)):
+            operations = self._finals.popleft()
+            if not all(operation.end for operation in operations):
+                self._finals.append(operations)
+                continue
+            last = max(operations, key=lambda operation: operation.end)
+            ready = max(operation.returned for operation in operations)
+            if last.end > ready:
+                self._blocked(ready, last.end, last)
+
+    def _drain_waits(self) -> None:
+        for _ in range(len(self._waits)):
+            step, start, end, operation = self._waits.popleft()
+            step = step if step != HELD else self.agent.progress.place(start)
+            self._overlap.blocked.append((start, end))
+            row = (step, "collective_wait", start + OFFSET_NS, end + OFFSET_NS, None, operation.name, operation.line)
+            self.agent.recorder.add("host", row)
+
+
+def _sequence(operation: Operation, group: Any) -> int:  # noqa: ANN401
+    if operation.name in _P2P:
+        operation.group.messages += 1
+        return operation.group.messages
+    return int(group._get_sequence_number_for_group())  # noqa: SLF001
+
+
+def _follow(operation: Operation, work: Any) -> None:  # noqa: ANN401
+    """Its end, by the runtime's own callback; where that has none, Work.wait tells."""
+
+    def done(_future: Any) -> None:  # noqa: ANN401
+        operation.end = now()
+
+    try:
+        work.get_future().then(done)
+    except RuntimeError:
+        operation.source = "host"

@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The agent of a rank: owns recorder and collectors, starts and stops them, and keeps training out of their trouble."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dtscope_jupyter import __version__, rundir
+from dtscope_jupyter.agent import clock
+from dtscope_jupyter.agent.progress import Progress
+from dtscope_jupyter.agent.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dtscope_jupyter.agent.config import Config
+    from dtscope_jupyter.agent.discovery import Discovery
+
+_log = logging.getLogger(__name__)
+
+
+class Collector:
+    """One source of rows: `start` installs its hooks, `stop` takes them off, both idempotent; `drain` makes rows."""
+
+    name = ""
+
+    def __init__(self, agent: Agent) -> None:
+        """Installs nothing yet."""
+        self.agent = agent
+        self.on = False
+
+    def start(self) -> None:
+        """Installs the hooks."""
+
+    def stop(self) -> None:
+        """Takes the hooks off, or makes them pass through."""
+
+    def drain(self, final: bool) -> None:  # noqa: FBT001
+        """Turns raw events into rows, on the writing thread; `final` with the last call."""
+
+
+class Agent:
+    """What runs inside a rank; made by `arm`."""
+
+    def __init__(self, config: Config) -> None:
+        """Makes rank.json and the recorder; hooks come with `start`."""
+        self.config = config
+        self.progress = Progress()
+        self.recorder = Recorder(config.folder, config.rank, config.disk)
+        self.collectors: dict[str, Collector] = {}
+        self.discovery: Discovery | None = None
+        self.recording = False
+        self.finished = False
+        self._lock = threading.RLock()
+        self._at_finish: list[Callable[[], None]] = []
+        self.write_identity()
+
+    def write_identity(self) -> None:
+        """rank.json; its modification time is the rank's heartbeat while it lives."""
+        backend, device = _backend()
+        identity = {
+            "rank": self.config.rank, "world_size": self.config.world_size, "local_rank": self.config.local_rank,
+            "pid": os.getpid(), "host": socket.gethostname(), "boot_id": clock.boot_id(),
+            "python": sys.version.split()[0], "torch": torch.__version__, "dtscope_jupyter": __version__,
+            "backend": backend, "device": device, "armed_ns": clock.now() + clock.OFFSET_NS,
+            "config": self.config.to_json(),
+        }  # fmt: skip
+        with contextlib.suppress(OSError):
+            rundir.write_json(self.config.folder / "rank.json", identity)
+
+    def start(self) -> None:
+        """Installs every collector that was asked for and starts to write; idempotent."""
+        with self._lock:
+            if self.recording or self.finished:
+                return
+            self.recording = True
+            self.recorder.add("clocks", clock.row())
+            for name, collector in self.collectors.items():
+                self._guard(name, collector.start)
+                collector.on = True
+                self.recorder.add_source(collector.drain)
+            self.recorder.start()
+
+    def stop(self) -> None:
+        """Takes the hooks off; what was recorded stays, and `start` may follow."""
+        with self._lock:
+            if not self.recording:
+                return
+            self.recording = False
+            for name, collector in self.collectors.items():
+                collector.on = False
+                self._guard(name, collector.stop)
+            self.recorder.flush(final=True)
+            for collector in self.collectors.values():
+                self.recorder.remove_source(collector.drain)
+
+    def finish(self) -> None:
+        """Closes the open step, writes the rest and closes the files; idempotent."""
+        with self._lock:
+            if self.finished:
+                return
+            self.finished = True
+            closing = (lambda: self.progress.finish(clock.now()), self.stop, *self._at_finish, self.recorder.close)
+            for close in closing:
+                self._guard("finish", close)
+        atexit.unregister(self.finish)
+
+    def forget(self) -> None:
+        """In a child made by fork: nothing here is its own."""
+        self.finished = True
+        self.recording = False
+        for collector in self.collectors.values():
+            collector.on = False
+        atexit.unregister(self.finish)
+
+    def log(self, scalars: dict[str, float]) -> None:
+        """Rows of kind scalar in `notes`."""
+        step = self.progress.scalar_step
+        for name, value in scalars.items():
+            self.recorder.note("scalar", name, float(value), step=step)
+
+    def watch(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+        """A model and an optimizer named by the user."""
+        assert self.discovery is not None
+        self.discovery.named(model, optimizer)
+
+    def at_finish(self, close: Callable[[], None]) -> None:
+        """`close` is called by `finish`, before the files are closed."""
+        self._at_finish.append(close)
+
+    def fail(self, name: str, error: BaseException) -> None:
+        """A collector is in trouble: it goes off, says so in `notes`, and training goes on."""
+        collector = self.collectors.get(name)
+        if collector is not None and not collector.on:
+            return
+        if collector is not None:
+            collector.on = False
+        _log.warning("dtscope: collector %s switched itself off", name, exc_info=error)
+        self.recorder.note("collector", name, text=f"switched itself off: {type(error).__name__}: {error}")
+        if collector is not None:
+            with contextlib.suppress(Exception):
+                collector.stop()
+
+    def _guard(self, name: str, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001
+            if name in self.collectors:
+                self.collectors[name].on = True
+            self.fail(name, error)
+
+
+def _backend() -> tuple[str | None, str]:
+    dist = torch.distributed
+    backend = dist.get_backend() if dist.is_available() and dist.is_initialized() else None
+    return backend, "cuda" if torch.cuda.is_initialized() else "cpu"

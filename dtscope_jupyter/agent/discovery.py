@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Finds models and optimizers by their type, so that an unchanged program can be observed.
+
+The heap is looked through once, at the first backward, and again when a DDP model or an unknown optimizer shows up.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dtscope_jupyter.agent.core import Agent
+    from dtscope_jupyter.agent.steps import Steps
+
+
+class Discovery:
+    """Tells others of models (outermost modules with parameters that train) and DDP models, once each."""
+
+    def __init__(self, agent: Agent, steps: Steps) -> None:
+        """Nothing is known yet."""
+        self.on_ddp: list[Callable[[DistributedDataParallel], None]] = []
+        self.on_model: list[Callable[[torch.nn.Module], None]] = []
+        self._agent = agent
+        self._steps = steps
+        self._known: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._due = True
+
+    def again(self) -> None:
+        """Something new has shown up: looks at the next backward."""
+        self._due = True
+
+    def named(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+        """The user's word."""
+        self.model(model)
+        if optimizer is not None:
+            self._steps.knows(optimizer)
+
+    def look(self) -> None:
+        """On the training thread, as a backward begins."""
+        if not self._due:
+            return
+        self._due = False
+        modules: list[torch.nn.Module] = []
+        for thing in gc.get_objects():
+            kind = type(thing)
+            if issubclass(kind, torch.nn.Module):
+                modules.append(thing)
+            elif issubclass(kind, torch.optim.Optimizer):
+                self._steps.knows(thing)
+        for model in _outermost(modules):
+            self.model(model)
+
+    def model(self, model: torch.nn.Module) -> None:
+        """A model, found or named by the user."""
+        if model in self._known:
+            return
+        self._known.add(model)
+        for module in model.modules():
+            if isinstance(module, DistributedDataParallel):
+                for call in self.on_ddp:
+                    call(module)
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        self._steps.sample(list(parameters))
+        for report in self.on_model:
+            report(model)
+
+
+def _outermost(modules: list[torch.nn.Module]) -> list[torch.nn.Module]:
+    inner = {id(child) for module in modules for child in module._modules.values()}  # noqa: SLF001
+    return [module for module in modules if id(module) not in inner and any(p.requires_grad for p in module.parameters())]

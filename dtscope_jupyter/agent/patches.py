@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Places our wrappers on torch's classes and modules, and takes them off again."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MISSING = object()
+
+
+class Patches:
+    """A set of replaced attributes; `undo` restores those that nobody has replaced since."""
+
+    def __init__(self) -> None:
+        """Nothing is replaced yet."""
+        self._done: list[tuple[Any, str, Any, Any]] = []
+
+    def wrap(self, owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> bool:  # noqa: ANN401
+        """Replaces `owner.name` by `make(original)`; False where this torch has no such attribute."""
+        replaced = getattr(owner, name, None)
+        if replaced is None:
+            return False
+        inherited = isinstance(owner, type) and name not in vars(owner)
+        wrapper = make(replaced)
+        functools.update_wrapper(wrapper, replaced)
+        setattr(owner, name, wrapper)
+        self._done.append((owner, name, _MISSING if inherited else replaced, wrapper))
+        return True
+
+    def undo(self) -> None:
+        """Puts the originals back, last first."""
+        while self._done:
+            owner, name, replaced, wrapper = self._done.pop()
+            if getattr(owner, name, None) is not wrapper:
+                continue
+            if replaced is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, replaced)
+
+
+def original(function: Any) -> Any:  # noqa: ANN401
+    """What a wrapper of ours stands for; anything else as it is."""
+    return getattr(function, "__wrapped__", function)

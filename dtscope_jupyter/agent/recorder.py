@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows to disk: bounded memory, one daemon thread a rank, a block a table each 100 ms.
+
+Collectors keep raw events of their own; the thread asks them (`add_source`) to turn these into rows, so
+that hooks do no more than append. A full buffer drops its oldest rows, and `notes` counts them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dtscope_jupyter import schema
+from dtscope_jupyter.agent import clock
+from dtscope_jupyter.agent.thinning import Thinning
+from dtscope_jupyter.store import BlockWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+PERIOD_S = 0.1
+CAPACITY = 65_536
+Row = tuple[Any, ...]
+
+
+class Recorder:
+    """Takes rows (without the rank, in the order of schema.py) and writes them; every method may be called from any thread."""
+
+    def __init__(self, folder: Path, rank: int, disk: int) -> None:
+        """`folder` exists and holds no tables yet."""
+        self._folder = folder
+        self._rank = rank
+        self._rows: dict[str, deque[Row]] = {name: deque() for name in schema.TABLES}
+        self._writers: dict[str, BlockWriter] = {}
+        self._sources: list[Callable[[bool], None]] = []
+        self._thinning = Thinning(disk)
+        self._dropped: Counter[str] = Counter()
+        self._flushing = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self.thread_s = 0.0
+
+    def start(self) -> None:
+        """Starts the writing thread."""
+        self._thread = threading.Thread(target=self._work, name="dtscope-writer", daemon=True)
+        self._thread.start()
+
+    def add_source(self, drain: Callable[[bool], None]) -> None:
+        """`drain(final)` is called before each write, on the writing thread."""
+        self._sources.append(drain)
+
+    def remove_source(self, drain: Callable[[bool], None]) -> None:
+        """The inverse of `add_source`; unknown ones are ignored."""
+        if drain in self._sources:
+            self._sources.remove(drain)
+
+    def add(self, table: str, row: Row) -> None:
+        """One row; over the capacity the oldest goes and is counted."""
+        rows = self._rows[table]
+        rows.append(row)
+        if len(rows) > CAPACITY:
+            rows.popleft()
+            self._dropped[table] += 1
+
+    def extend(self, table: str, rows: Iterable[Row]) -> None:
+        """Several rows."""
+        for row in rows:
+            self.add(table, row)
+
+    def drop(self, table: str, count: int) -> None:
+        """Counts rows that a collector had to drop itself."""
+        self._dropped[table] += count
+
+    def note(self, kind: str, name: str, value: float | None = None, text: str | None = None, step: int | None = None) -> None:
+        """A row of `notes`, now."""
+        self.add("notes", (step, clock.now() + clock.OFFSET_NS, kind, name, value, text))
+
+    def flush(self, *, final: bool = False) -> None:
+        """Writes what there is."""
+        with self._flushing:
+            if self._closed:
+                return
+            for drain in tuple(self._sources):
+                drain(final)
+            self._count_losses()
+            for table, rows in self._rows.items():
+                if rows:
+                    self._write(table, [rows.popleft() for _ in range(len(rows))])
+
+    def close(self) -> None:
+        """Writes the rest and closes the files; idempotent."""
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+        self.flush(final=True)
+        with self._flushing:
+            self._closed = True
+            for writer in self._writers.values():
+                writer.close()
+            self._writers.clear()
+
+    def _work(self) -> None:
+        import time  # noqa: PLC0415
+
+        while not self._wake.wait(PERIOD_S):
+            try:
+                self.flush()
+                os.utime(self._folder / "rank.json")
+            except FileNotFoundError:
+                pass
+            except Exception as error:
+                _log.exception("dtscope: can't write to %s", self._folder)
+                self.note("warning", "recorder", text=f"{type(error).__name__}: {error}")
+            self.thread_s = time.thread_time()
+
+    def _count_losses(self) -> None:
+        for kind, counter in (("dropped", self._dropped), ("thinned", self._thinning.counts)):
+            while counter:
+                table, count = counter.popitem()
+                self.note(kind, table, count, f"{count} rows of {table} {kind}")
+
+    def _write(self, table: str, rows: list[Row]) -> None:
+        rows = self._thinning.keep(table, rows)
+        if not rows:
+            return
+        try:
+            if table not in self._writers:
+                self._writers[table] = BlockWriter(self._folder, table)
+            self._thinning.used += self._writers[table].append(_batch(table, self._rank, rows))
+        except OSError as error:
+            self._dropped[table] += len(rows)
+            _log.warning("dtscope: can't write %d rows of %s: %s; free space under %s", len(rows), table, error, self._folder)
+
+
+def _batch(table: str, rank: int, rows: list[Row]) -> pa.RecordBatch:
+    """Columns that the rows don't have, the last of the table, are null."""
+    arrow = schema.TABLES[table].arrow
+    count = len(rows)
+    columns = [pa.repeat(pa.scalar(rank, arrow.types[0]), count)]
+    columns += [pa.array(values, type_) for values, type_ in zip(zip(*rows, strict=True), arrow.types[1:], strict=False)]
+    columns += [pa.nulls(count, type_) for type_ in arrow.types[len(columns) :]]
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)

@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sees backwards and optimizer steps, tells `Progress` of them, and writes `steps`.
+
+Backwards are seen at torch.autograd's engine call, optimizer steps at the global optimizer hooks (outermost
+counted), skipped ones at GradScaler.step.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from dtscope_jupyter.agent import memory
+from dtscope_jupyter.agent.clock import OFFSET_NS, now
+from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.evidence import Evidence
+from dtscope_jupyter.agent.overlap import Overlap
+from dtscope_jupyter.agent.patches import Patches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from dtscope_jupyter.agent.core import Agent
+    from dtscope_jupyter.agent.progress import Segment
+
+
+class Steps(Collector):
+    """The steps of the rank; other collectors hang on its boundaries (`on_backward`, `after_backward`, `before_optimizer`, `on_close`)."""
+
+    name = "steps"
+
+    def __init__(self, agent: Agent) -> None:
+        """Hooks come with `start`."""
+        super().__init__(agent)
+        self.overlap = Overlap()
+        self.disturbed: set[int] = set()
+        self.norms: dict[int, float] = {}
+        self.nonfinite: dict[int, int] = {}
+        self.on_backward: list[Callable[[], None]] = []
+        self.after_backward: list[Callable[[], None]] = []
+        self.before_optimizer: list[Callable[[torch.optim.Optimizer], None]] = []
+        self.on_close: list[Callable[[int], None]] = []
+        self._evidence = Evidence()
+        self._patches = Patches()
+        self._handles: list[Any] = []
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._depth = 0
+        self._outer: FrameType | None = None
+        self._nested = 0
+        self._optimizer_start = 0
+        self._ends = 0
+        self._waiting: list[tuple[int, Segment]] = []
+
+    def start(self) -> None:
+        """Installs the hooks."""
+        self._patches.wrap(torch.autograd, "_engine_run_backward", self._backward_wrapper)
+        self._patches.wrap(torch.optim.Optimizer, "__init__", self._init_wrapper)
+        self._patches.wrap(torch.amp.GradScaler, "step", self._scaler_wrapper)
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+
+    def stop(self) -> None:
+        """Takes the hooks off."""
+        self._patches.undo()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def knows(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer exists."""
+        self._optimizers.add(optimizer)
+        self.agent.progress.optimizers_alive = len(self._optimizers)
+
+    def sample(self, parameters: list[torch.Tensor]) -> None:
+        """Parameters whose gradients tell where a step ends if no optimizer does."""
+        self._evidence.watch(parameters)
+
+    def _init_wrapper(self, original: Callable[..., None]) -> Callable[..., None]:
+        def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+            original(optimizer, *args, **kwargs)
+            self.knows(optimizer)
+
+        return __init__
+
+    def _backward_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self._depth or not self.on or kwargs.get("accumulate_grad") is False:
+                return original(*args, **kwargs)
+            self._begin()
+            self._depth = 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._depth = 0
+                self._end()
+
+        return run
+
+    def _begin(self) -> None:
+        try:
+            for call in self.on_backward:
+                call()
+            reset, updated = (False, False) if self._nested else self._evidence.since_last()
+            step = self.agent.progress.step
+            if self.agent.progress.backward_begins(now(), reset=reset, updated=updated):
+                self._closed(step)
+        except Exception as error:  # noqa: BLE001
+            self.agent.fail(self.name, error)
+
+    def _end(self) -> None:
+        try:
+            self.agent.progress.backward_ends(now())
+            for call in self.after_backward:
+                call()
+            self._evidence.remember()
+        except Exception as error:  # noqa: BLE001
+            self.agent.fail(self.name, error)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:  # noqa: ANN401
+        try:
+            if self._nested and not _on_stack(self._outer):
+                self._nested = 0
+            self._nested += 1
+            if self._nested > 1:
+                return
+            self._outer = sys._getframe(1)  # noqa: SLF001
+            if optimizer not in self._optimizers:
+                self.knows(optimizer)
+            for call in self.before_optimizer:
+                call(optimizer)
+            self.agent.progress.phase = "optimizer"
+            self._optimizer_start = now()
+        except Exception as error:  # noqa: BLE001
+            self.agent.fail(self.name, error)
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:  # noqa: ANN401
+        self._nested -= 1
+        if self._nested > 0 or not self.on:
+            return
+        self._nested, self._outer = 0, None
+        self._optimizer_ended(optimizer, self._optimizer_start)
+
+    def _optimizer_ended(self, optimizer: torch.optim.Optimizer, start: int, *, skipped: bool = False) -> None:
+        try:
+            self._ends += 1
+            step = self.agent.progress.step
+            self.agent.progress.optimizer_ends(id(optimizer), start, now(), skipped=skipped)
+            if self.agent.progress.step != step:
+                self._closed(step)
+        except Exception as error:  # noqa: BLE001
+            self.agent.fail(self.name, error)
+
+    def _closed(self, step: int) -> None:
+        for call in self.on_close:
+            call(step)
+
+    def _scaler_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            before, start = self._ends, now()
+            result = original(scaler, optimizer, *args, **kwargs)
+            if self._ends == before and self.on and scaler.is_enabled():
+                self._optimizer_ended(optimizer, start, skipped=True)
+            return result
+
+        return step
+
+    def drain(self, final: bool) -> None:  # noqa: FBT001
+        """Writes the steps whose collectives have ended (or have had a second to)."""
+        closed = self.agent.progress.closed
+        self._waiting += [closed.popleft() for _ in range(len(closed))]
+        later = []
+        for step, segment in self._waiting:
+            if final or self.overlap.settled(segment.end):
+                self.agent.recorder.add("steps", self._row(step, segment))
+            else:
+                later.append((step, segment))
+        self._waiting = later
+
+    def _row(self, step: int, segment: Segment) -> tuple[Any, ...]:
+        host, allocated, reserved = memory.sample()
+        times = (segment.start, segment.end, segment.backward_start, segment.backward_end, segment.optimizer_start, segment.optimizer_end)
+        return (
+            step,
+            *(time + OFFSET_NS if time else None for time in times),
+            *self.overlap.of(segment.start, segment.end),
+            self.norms.pop(step, None),
+            self.nonfinite.pop(step, None),
+            segment.micro_batches,
+            segment.skipped,
+            host,
+            allocated,
+            reserved,
+            step in self.disturbed,
+            "event",
+            segment.cpu_ns / 1e6 or None,
+        )
+
+
+def _on_stack(frame: FrameType | None) -> bool:
+    at: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while at is not None:
+        if at is frame:
+            return True
+        at = at.f_back
+    return False
