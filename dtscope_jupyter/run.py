@@ -18,9 +18,14 @@ if TYPE_CHECKING:
 
     import networkx as nx
     import pandas as pd
+    import plotly.graph_objects as go
     import pyarrow as pa
 
+    from dtscope_jupyter.comparison import Comparison
+    from dtscope_jupyter.diagnosis.result import Diagnosis
     from dtscope_jupyter.reading import AttemptReader
+    from dtscope_jupyter.view.live import LiveView
+    from dtscope_jupyter.view.report import Report
 
 PathsLike: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
 
@@ -140,6 +145,91 @@ class Run:
         from dtscope_jupyter.analysis.waits import waits
 
         return waits(self.tables, by)
+
+    def bandwidth(self, by: str | Sequence[str] = "operation") -> pd.DataFrame:
+        """Algorithm and bus bandwidth, GB/s: `analysis.bandwidth.bandwidth`."""
+        from dtscope_jupyter.analysis.bandwidth import bandwidth
+
+        return bandwidth(self.tables, by)
+
+    def breakdown(self, by: str | Sequence[str] = "rank", convention: str | None = None) -> pd.DataFrame:
+        """Compute, communication, copies, idle and its reason: `analysis.breakdown.breakdown`."""
+        from dtscope_jupyter.analysis.breakdown import breakdown
+
+        return breakdown(self.tables, by, convention)
+
+    def kernels(self, largest: int = 20) -> pd.DataFrame:
+        """The names that took the most device time: `analysis.kernels.kernels`."""
+        from dtscope_jupyter.analysis.kernels import kernels
+
+        return kernels(self.tables, largest)
+
+    def slowdown(self, largest: int = 20) -> pd.DataFrame:
+        """Compute kernels beside communication against alone: `analysis.kernels.slowdown`."""
+        from dtscope_jupyter.analysis.kernels import slowdown
+
+        return slowdown(self.tables, largest)
+
+    def copies(self) -> pd.DataFrame:
+        """Implicit copies: `analysis.copies.copies`."""
+        from dtscope_jupyter.analysis.copies import copies
+
+        return copies(self.tables)
+
+    def buckets(self) -> pd.DataFrame:
+        """DDP's buckets in their order: `analysis.buckets.buckets`."""
+        from dtscope_jupyter.analysis.buckets import buckets
+
+        return buckets(self.tables)
+
+    def clocks(self) -> pd.DataFrame:
+        """How far each rank's clock is off, and how sure that is: `analysis.clocks.clocks`."""
+        from dtscope_jupyter.analysis.clocks import clocks
+
+        return clocks(self.tables)
+
+    def compare(self, other: Run) -> Comparison:
+        """What changes from this run to the other: an object with `table()`, `figure()` and a text."""
+        from dtscope_jupyter.analysis.compare import compare
+        from dtscope_jupyter.comparison import Comparison
+
+        return Comparison((self.name, other.name), tuple(compare(self.tables, other.tables)))
+
+    def diagnose(self) -> Diagnosis:
+        """What is wrong, most costly first: `diagnosis.diagnose`."""
+        from dtscope_jupyter.diagnosis import diagnose
+
+        return diagnose(self.tables, topology=self.topology)
+
+    def figure(self, name: str) -> go.Figure:
+        """A plotly figure by the name of a panel: `view.figures.figure`."""
+        from dtscope_jupyter.view.figures import figure
+
+        return figure(self, name)
+
+    def show(self, panel: str = "overlap", *, rank: int | None = None, step: int | None = None) -> LiveView:
+        """The live panel, at a rank and step: `view.live`."""
+        from dtscope_jupyter.view import live
+
+        return live.show(self, panel, rank=rank, step=step)
+
+    def report(self) -> Report:
+        """The static report, PNG and text: `view.report.Report`."""
+        from dtscope_jupyter.view.report import Report
+
+        return Report(self)
+
+    def save_html(self, path: str | PathLike[str]) -> Path:
+        """Writes one offline file with the interactive panels and returns its path: `view.live`."""
+        from dtscope_jupyter.view import live
+
+        return live.save_html(self, Path(path))
+
+    def export(self, form: str, path: str | PathLike[str] | None = None) -> Path:
+        """Writes the run as perfetto, parquet, json, html or figures and returns where: `export.write`."""
+        from dtscope_jupyter import export
+
+        return export.write(self, form, path)
 
     def __repr__(self) -> str:
         """Name, ranks and world size."""

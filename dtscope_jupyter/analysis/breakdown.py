@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dtscope_jupyter import intervals
 from dtscope_jupyter.analysis import conventions
 from dtscope_jupyter.analysis.activity import activity
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, ints, is_any
-from dtscope_jupyter.analysis.lines import Axis, Groups
+from dtscope_jupyter.analysis.lines import Axis, Groups, total
 from dtscope_jupyter.analysis.overlap import MS, keys_of, overlap_of
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from dtscope_jupyter import intervals
     from dtscope_jupyter.analysis.activity import Tables
 
 KERNEL_DELAY_NS = 5_000
@@ -118,8 +118,6 @@ def _reasons(axis: Axis, busy: intervals.Set, line: Ints, times: tuple[Ints, Int
     host: Bools = (launch[follower] != NONE) & (launched > gap_start)
     length = gap_end - gap_start
     short: Bools = ~host & (length < delay)
-    from dtscope_jupyter.analysis.lines import total
-
     count = len(axis.begin)
     return tuple(total(gap_line[mask], length[mask], count) for mask in (host, short, ~host & ~short))  # type: ignore[return-value]
 
@@ -147,11 +145,24 @@ def _hta(tables: Tables) -> pd.DataFrame:
     axis = Axis.of(groups.count, (groups.of_row, start, end))
     computing = is_any(spans, "kind", ["compute"])
     kernel = _extent(groups, start, end)
-    compute = axis.lengths(axis.union(groups.of_row[computing], start[computing], end[computing]))
-    idle = kernel - axis.lengths(axis.union(groups.of_row, start, end))
+    compute = _merged(axis, groups.of_row[computing], start[computing], end[computing])
+    idle = kernel - _merged(axis, groups.of_row, start, end)
     frame = pd.DataFrame({"rank": groups.keys[0]})
     for name, part in (("idle", idle), ("compute", compute), ("non_compute", kernel - compute - idle), ("kernel", kernel)):
         frame[f"{name}_ms"] = part / MS
     for name in ("idle", "compute", "non_compute"):
         frame[f"{name}_pctg"] = (100 * frame[f"{name}_ms"] / frame["kernel_ms"]).round(2)
     return frame
+
+
+def _merged(axis: Axis, line: Ints, start: Ints, end: Ints) -> Ints:
+    """Length of the union as HolisticTraceAnalysis sums it: a lone kernel within one microsecond counts -1 us once rounded."""
+    shift = axis.shift[line]
+    order = np.argsort(start + shift, kind="stable")
+    start, end = (start + shift)[order], (end + shift)[order]
+    first = np.ones(len(start), bool)
+    first[1:] = start[1:] > np.maximum.accumulate(end)[:-1]
+    if not len(start):
+        return np.zeros(len(axis.begin), np.int64)
+    begins = np.flatnonzero(first)
+    return total(line[order][begins], np.maximum.reduceat(end, begins) - start[begins], len(axis.begin))

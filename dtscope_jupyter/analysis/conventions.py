@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter import schema
-from dtscope_jupyter.analysis.activity import Events, events
+from dtscope_jupyter.analysis.activity import Events, activity, events
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, is_any
 from dtscope_jupyter.analysis.lines import Axis, Covered, Groups
-from dtscope_jupyter.analysis.overlap import MS, activity, overlap_of
+from dtscope_jupyter.analysis.overlap import MS, overlap_of
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -88,11 +88,12 @@ def _launched_in_time(spans: pa.Table) -> Bools:
 
 
 def _tensorboard(tables: Tables, keys: tuple[str, ...]) -> pd.DataFrame:
-    """The split of the TensorBoard plugin's distributed view, a step's mean.
+    """The split of the TensorBoard plugin's distributed view (`overall_parser`, `step_parser`), a step's mean.
 
-    A step lasts from the end of the step before on the device (the first: from its ProfilerStep) to the end of its
-    ProfilerStep or of the last kernel launched in it, whichever is later. compute_ms = Computation = compute - overlap,
-    overlap_ms = Overlapping, exposed_ms = Communication = comm - overlap, other_ms = the rest of the step; memcpy counts as other.
+    A step lasts from its ProfilerStep, or the end on the device of the step before if that is later, to the end of its
+    ProfilerStep or of the last kernel launched in it, whichever is later; a last step with under 0.8 of the device work of
+    the one before is dropped. compute_ms = Computation = compute - overlap, overlap_ms = Overlapping, exposed_ms =
+    Communication = comm - overlap, other_ms = the rest, memcpy included.
     """
     import pandas as pd
 
@@ -113,16 +114,44 @@ def _device_steps(tables: Tables) -> Events:
     kernels = spans.filter(pa.array(is_any(spans, "kind", DEVICE)))
     device = events(kernels, np.zeros(len(kernels), np.int64))
     steps = events(_stepped(tables["steps"]), np.zeros(len(tables["steps"]), np.int64))
-    steps = steps.where(np.isin(steps.rank, device.rank))
-    order = np.lexsort((steps.start, steps.rank))
-    rank, step, start, end = (column[order] for column in (steps.rank, steps.step, steps.start, steps.end))
-    all_rows = Groups.by((np.concatenate((rank, device.rank)), np.concatenate((step, device.step))))
-    latest = np.full(all_rows.count, NONE)
-    np.maximum.at(latest, all_rows.of_row, np.concatenate((end, device.end)))
-    end = latest[all_rows.of_row[: len(rank)]]
-    follows = rank[1:] == rank[:-1]
-    start[1:] = np.where(follows, end[:-1], start[1:])
-    return Events(rank, step, start, np.maximum(start, end), np.zeros(len(rank), np.int64), steps.keys, steps.names)
+    steps = _sorted(steps, device, np.lexsort((steps.start, steps.rank)))
+    cells = Groups.by((np.concatenate((steps.rank, device.rank)), np.concatenate((steps.step, device.step))))
+    mine, theirs = cells.of_row[: len(steps)], cells.of_row[len(steps) :]
+    latest, work = np.full(cells.count, NONE), np.bincount(theirs, minlength=cells.count)[mine]
+    np.maximum.at(latest, theirs, device.end)
+    start, end = _on_device(steps, latest[mine], _before(steps, device))
+    keep = np.ones(len(steps), bool)
+    follows, last = steps.rank[1:] == steps.rank[:-1], np.append(steps.rank[1:] != steps.rank[:-1], [True] * bool(len(steps)))
+    keep[1:] = ~(follows & last[1:] & (work[:-1] * 0.8 > work[1:]))
+    return Events(steps.rank, steps.step, start, end, steps.source, steps.keys, steps.names).where(keep)
+
+
+def _sorted(steps: Events, device: Events, order: Ints) -> Events:
+    columns = (column[order] for column in (steps.rank, steps.step, steps.start, steps.end, steps.source))
+    rank, step, start, end, source = columns
+    sorted_steps = Events(rank, step, start, end, source, {key: column[order] for key, column in steps.keys.items()}, steps.names)
+    return sorted_steps.where(np.isin(rank, device.rank))
+
+
+def _before(steps: Events, device: Events) -> Ints:
+    """Of each step's rank: end of the device work before the steps' own, or the first step's start."""
+    found = np.full(len(steps), NONE)
+    for rank in np.unique(steps.rank).tolist():
+        mine, own = device.where(device.rank == rank), steps.rank == rank
+        within = mine.where(mine.step == steps.step[own][0])
+        outside = mine.where((mine.step == NONE) & (mine.end < within.start.min(initial=NONE if not len(within) else within.start[0])))
+        found[own] = max(int(steps.start[own][0]), int(outside.end.max(initial=NONE)))
+    return found
+
+
+def _on_device(steps: Events, latest: Ints, before: Ints) -> tuple[Ints, Ints]:
+    """Start and end of each step, each beginning no earlier than the one before has ended on the device."""
+    start, end = steps.start.copy(), np.maximum(steps.end, latest)
+    for place in range(len(steps)):
+        earlier = end[place - 1] if place and steps.rank[place] == steps.rank[place - 1] else before[place]
+        start[place] = max(start[place], earlier)
+        end[place] = max(end[place], start[place])
+    return start, end
 
 
 def _stepped(steps: pa.Table) -> pa.Table:

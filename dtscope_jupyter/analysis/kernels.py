@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FEWEST = 3
 """Calls beside and alone that a kernel must have before its slowdown is told."""
+SPREAD = 0.25
+"""Widest spread of the calls alone, 10th to 90th percentile over the median: beyond it the name stands for different work."""
 
 
 def kernels(tables: Tables, largest: int = 20) -> pd.DataFrame:
@@ -54,8 +56,8 @@ def slowdown(tables: Tables, largest: int = 20) -> pd.DataFrame:
     """Compute kernels that run beside communication against the same kernels alone, on the same rank.
 
     beside: more than half of the call is covered by communication kernels; alone: none of it. slowdown = median duration
-    beside / median duration alone, for names with at least `FEWEST` calls of each; lost = sum over the calls
-    beside of (duration - median alone), what contention for the device's resources cost.
+    beside / median duration alone, for names with at least `FEWEST` calls of each whose calls alone last about as long as each
+    other (`SPREAD`); lost = sum over the calls beside of (duration - median alone), what contention for the device cost.
 
     Returns:
         rank, name, calls_beside, calls_alone, beside_ms, alone_ms (medians), slowdown, lost_ms; most lost first.
@@ -68,7 +70,9 @@ def slowdown(tables: Tables, largest: int = 20) -> pd.DataFrame:
     beside, alone = frame[covered * 2 > length], frame[covered == 0]
     keys = ["rank", "name"]
     both = beside.groupby(keys)["ms"].agg(calls_beside="size", beside_ms="median", total="sum")
-    both = both.join(alone.groupby(keys)["ms"].agg(calls_alone="size", alone_ms="median"), how="inner")
+    calls = alone.groupby(keys)["ms"]
+    spread = (calls.quantile(0.9) - calls.quantile(0.1)) / calls.median()
+    both = both.join(calls.agg(calls_alone="size", alone_ms="median")[spread <= SPREAD], how="inner")
     both = both[(both["calls_beside"] >= FEWEST) & (both["calls_alone"] >= FEWEST)]
     both["slowdown"] = both["beside_ms"] / both["alone_ms"]
     both["lost_ms"] = both.pop("total") - both["calls_beside"] * both["alone_ms"]
