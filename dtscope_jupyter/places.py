@@ -22,9 +22,10 @@ FOLDER = "dtscope-runs"
 def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Attempt:
     """A new attempt in `directory`, or a new run in dtscope-runs/ of the working directory, with a folder for each rank."""
     run = Path(directory).expanduser() if directory else _new(_plain(name or "run"))
+    name = name or (run.name if directory else "run")
     if run.exists() and not run.is_dir():
         raise DtscopeError(f"--dir {str(run)!r} is a file: name a folder that is a run, is empty or is yet to be made")
-    attempt = rundir.create_attempt(run.absolute(), {"name": name or run.name, **meta})
+    attempt = rundir.create_attempt(run.absolute(), {"name": name, **meta})
     try:
         for rank in range(meta["world_size"]):
             attempt.rank_path(rank).mkdir(mode=0o700)

@@ -11,16 +11,18 @@ import queue
 import signal
 import sys
 import threading
+import time
+import traceback
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.launch import execute, freshen
-from dtscope_jupyter.launch.messages import Run, Setup
+from dtscope_jupyter.launch.messages import Ended, Run, Setup
 from dtscope_jupyter.launch.orphan import die_with
 
 if TYPE_CHECKING:
     from dtscope_jupyter.agent.core import Agent
-    from dtscope_jupyter.launch.messages import Ended, Stop
+    from dtscope_jupyter.launch.messages import Stop
 
 
 def main(descriptors: list[int], server: int) -> int:
@@ -55,7 +57,10 @@ def _listen(kernel: Connection, orders: queue.SimpleQueue[Setup | Run | Stop]) -
 
 
 def _observed(order: Run) -> Ended:
-    armed = _arm(order.config) if order.config is not None else None
+    try:
+        armed = _arm(order.config) if order.config is not None else None
+    except Exception as error:  # noqa: BLE001 # whatever it is, the kernel tells the user
+        return Ended(time.time_ns(), reason=f"could not be observed: {error}", traceback=traceback.format_exc())
     try:
         return execute.execute(order.program)
     finally:

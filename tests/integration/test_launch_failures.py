@@ -1,0 +1,176 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""How runs end that don't end well, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from ranks import WAIT_S
+
+from dtscope_jupyter.launch import RankError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dtscope_jupyter.launch import Job
+    from ranks import Ranks
+
+GROUP = "import os, sys, time, torch, torch.distributed as dist\ndist.init_process_group('gloo')\nrank = dist.get_rank()\n"
+KERNEL = """
+import os, sys, time
+from dtscope_jupyter.launch import *
+warm = Warm(); warm.start()
+logs = tuple(os.path.join(sys.argv[1], f"{rank}.txt") for rank in range(2))
+source = sys.argv[2]
+job = start(Program(Cell(source, "cell", "Cell")), Options(logs, (None, None), "r"), warm)
+while not all(os.path.exists(log) and "ready" in open(log).read() for log in logs):
+    time.sleep(0.01)
+print(warm.pid, *job.pids, flush=True)
+job.wait()
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def until(condition: object, what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+class TestFirstFailure:
+    @pytest.mark.parametrize("world_size", [2, 4])
+    def test_an_exception_is_shown_once_and_the_others_are_ended(self, ranks: Ranks, world_size: int) -> None:
+        job = ranks.run(GROUP + "if rank == 1:\n    raise KeyError('gone')\ndist.barrier()", world_size)
+        assert job.failure is not None
+        assert (job.failure.rank, job.failure.reason) == (1, "KeyError: 'gone'")
+        rendered = "\n".join(RankError(job.failure)._render_traceback_())
+        assert rendered.count("Traceback") == 2  # ours of the rank, and Python's own heading below it
+        assert "Cell In[7], line 5, in <module>" in rendered
+        assert not any(map(alive, job.pids))
+
+    @pytest.mark.parametrize(
+        ("end", "reason"),
+        [
+            ("os._exit(3)", "ended with exit code 3 before its program was complete"),
+            ("os._exit(0)", "ended with exit code 0 before its program was complete"),
+            ("os.kill(os.getpid(), 9)", "ended by SIGKILL (out of memory, or killed by hand)"),
+            ("os.abort()", "ended by SIGABRT"),
+            ("sys.exit(4)", "left by sys.exit with code 4"),
+            ("sys.exit('no data')", "left by sys.exit with code 1 (no data)"),
+        ],
+    )
+    def test_an_exit_is_one_line_with_the_last_of_the_log(self, ranks: Ranks, end: str, reason: str) -> None:
+        job = ranks.run(GROUP + f"if rank == 1:\n    print('last words', flush=True)\n    {end}\ndist.barrier()")
+        assert job.failure is not None
+        assert (job.failure.rank, job.failure.reason) == (1, reason)
+        if not end.startswith("sys.exit"):
+            assert job.failure.log.splitlines()[-1] == "last words"
+        assert str(RankError(job.failure)) == f"rank 1: {reason}"
+
+    def test_sys_exit_0_is_success(self, ranks: Ranks) -> None:
+        assert ranks.run("import sys\nsys.exit()").failure is None
+
+    def test_an_abort_after_the_end_is_noted_and_no_failure(self, ranks: Ranks) -> None:
+        job = ranks.run("import atexit, os\nif os.environ['RANK'] == '0':\n    atexit.register(os.abort)\nx = 1", pulled={"x": False})
+        assert job.failure is None
+        assert job.notes == ["rank 0 ended by SIGABRT after its program was complete: the run counts as good"]
+        assert job.results() == {"x": 1}
+
+
+class TestInterrupt:
+    def test_python_code_is_ended_by_sigint(self, ranks: Ranks) -> None:
+        job = self._sleeping(ranks, "try:\n    time.sleep(600)\nfinally:\n    print('cleaned', flush=True)")
+        job.interrupt()
+        assert job.wait(WAIT_S)
+        assert job.interrupted
+        assert job.failure is None
+        assert "cleaned" in ranks.log(job, 0)
+        assert not any(map(alive, job.pids))
+
+    def test_a_collective_is_ended_and_a_second_interrupt_hastens(self, ranks: Ranks) -> None:
+        job = self._sleeping(ranks, "dist.recv(torch.ones(1))")
+        job.interrupt()
+        job.interrupt()
+        assert job.wait(WAIT_S)
+        assert job.failure is None
+        assert not any(map(alive, job.pids))
+
+    def test_a_rank_that_ignores_signals_is_killed(self, ranks: Ranks) -> None:
+        job = self._sleeping(ranks, "import signal\nfor n in (2, 15):\n    signal.signal(n, signal.SIG_IGN)\nprint('set', flush=True)\ntime.sleep(600)")
+        until(lambda: all("set" in ranks.log(job, rank) for rank in range(2)), "ranks are deaf")
+        job.stop()
+        assert job.wait(WAIT_S)
+        assert not any(map(alive, job.pids))
+
+    def test_a_time_limit_names_a_rank_that_was_late(self, ranks: Ranks) -> None:
+        job = ranks.run(GROUP + "if rank == 1:\n    time.sleep(600)", timeout=1.0)
+        assert job.failure is not None
+        assert (job.failure.rank, job.failure.reason) == (1, "was not done after --timeout 1 s")
+
+    def _sleeping(self, ranks: Ranks, source: str) -> Job:
+        job = ranks.begin(GROUP + "print('ready', flush=True)\n" + source)
+        until(lambda: os.path.exists(job.options.logs[1]) and all("ready" in ranks.log(job, rank) for rank in range(2)), "ranks are ready")
+        return job
+
+
+class TestKernelDeath:
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "print('ready', flush=True)\nimport time\ntime.sleep(600)",
+            GROUP + "print('ready', flush=True)\ndist.recv(torch.ones(1))",
+            "import os, torch\nif os.fork() == 0:\n    import time\n    time.sleep(600)\nprint('ready', flush=True)\nos.wait()",
+        ],
+        ids=["sleeping", "in a collective", "with a child"],
+    )
+    def test_a_killed_kernel_leaves_no_process_and_no_file(self, tmp_path: Path, source: str) -> None:
+        temporary, logs = tmp_path / "tmp", tmp_path / "logs"
+        temporary.mkdir()
+        logs.mkdir()
+        environment = os.environ | {"TMPDIR": str(temporary)}
+        kernel = subprocess.Popen([sys.executable, "-c", KERNEL, str(logs), source], stdout=subprocess.PIPE, text=True, env=environment)
+        assert kernel.stdout is not None
+        pids = [int(pid) for pid in kernel.stdout.readline().split()]
+        family = [child for pid in pids for child in (pid, *children(pid))]
+        kernel.send_signal(signal.SIGKILL)
+        kernel.wait()
+        kernel.stdout.close()
+        until(lambda: not any(map(alive, family)), "every process is gone")
+        assert list(temporary.iterdir()) == []
+
+    def test_a_warm_process_that_is_killed_is_replaced(self, ranks: Ranks) -> None:
+        ranks.warm.wait_ready()
+        before = ranks.warm.pid
+        assert before is not None
+        os.kill(before, signal.SIGKILL)
+        until(lambda: not alive(before), "it is gone")
+        assert ranks.value("x = 1", "x") == [1, 1]
+        assert ranks.warm.pid != before
+
+    def test_ranks_end_with_the_warm_process(self, ranks: Ranks) -> None:
+        job = TestInterrupt()._sleeping(ranks, "time.sleep(600)")
+        assert ranks.warm.pid is not None
+        os.kill(ranks.warm.pid, signal.SIGKILL)
+        assert job.wait(WAIT_S)
+        assert job.failure is not None
+        until(lambda: not any(map(alive, job.pids)), "every rank is gone")
+
+
+def children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
