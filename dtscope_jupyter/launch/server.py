@@ -25,7 +25,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PRELOAD = ("torch", "torch.distributed", "torch.utils.data", "torch.nn.parallel", "pyarrow", "cloudpickle", "dtscope_jupyter.launch.rank")
+PRELOAD = (
+    "torch", "torch.distributed", "torch.utils.data", "torch.nn.parallel", "pyarrow", "cloudpickle", "dtscope_jupyter.agent.assembly",
+    "dtscope_jupyter.launch.rank",
+)
 _PARENT_CHECK_S = 0.5
 
 
