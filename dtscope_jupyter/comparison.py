@@ -34,8 +34,7 @@ class Comparison:
         frame = pd.DataFrame(self.rows, columns=["figure", "unit", a, b, "spread"])
         frame["change"] = frame[b] - frame[a]
         frame["percent"] = 100 * frame["change"] / frame[a].where(frame[a] != 0).abs()
-        clear = pd.array(frame["change"].abs() > 2 * frame["spread"], dtype="boolean")
-        clear[frame["spread"].isna().to_numpy()] = pd.NA
+        clear = (frame["change"].abs() > 2 * frame["spread"]).astype("boolean").mask(frame["spread"].isna())
         return frame.drop(columns="spread").assign(clear=clear)
 
     def figure(self) -> go.Figure:

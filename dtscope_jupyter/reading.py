@@ -69,14 +69,19 @@ def _note(rank: int, name: str, value: float, text: str) -> dict[str, object]:
 
 
 def latest_rows(collectives: pa.Table) -> pa.Table:
-    """The last row of each (rank, process_group, seq): a pending collective is written again when it is done."""
+    """The last row of each (rank, process_group, seq): a pending collective is written again when it is done.
+
+    Sends and receives have numbers of their own.
+    """
     if not len(collectives):
         return collectives
     seq = collectives.column("seq")
     group = pc.dictionary_encode(collectives.column("process_group")).combine_chunks()
     group = group.chunk(0) if isinstance(group, pa.ChunkedArray) else group
     alone = np.asarray(pc.is_null(seq))
+    message = pc.is_in(collectives.column("operation"), pa.array(["send", "recv"]))
     keys = (
+        np.asarray(message).astype(np.int64),
         np.where(alone, -1 - np.arange(len(alone)), np.asarray(pc.fill_null(seq, 0))),
         np.asarray(group.indices),
         np.asarray(collectives.column("rank")),

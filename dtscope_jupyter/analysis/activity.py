@@ -3,8 +3,10 @@
 """When each rank computed and when it communicated, whoever saw it.
 
 Where a profiler saw a step's kernels, they count: comm = communication kernels, compute = every other
-kernel; copies and memsets are neither. Elsewhere comm = collectives from start to end, and compute = the
-training thread's steps without the time it was blocked in a collective (`host.kind` = collective_wait).
+kernel; copies and memsets are neither; in a profile of a CPU job, comm = gloo's collectives in flight, compute = operators
+other than c10d:: on threads that run no collective. Elsewhere comm = collectives from start to end, and compute = the
+training thread's steps (on a device: its compute stream's) without the time it was blocked in a collective
+(`host.kind` = collective_wait).
 """
 
 from __future__ import annotations
@@ -13,15 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from dtscope_jupyter import intervals
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, is_any
-from dtscope_jupyter.analysis.lines import Axis
+from dtscope_jupyter.analysis.lines import Axis, Groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pyarrow as pa
 
 Tables: TypeAlias = "Mapping[str, pa.Table]"
 
@@ -71,11 +72,12 @@ class Activity:
 def activity(tables: Tables) -> Activity:
     """Reads communication and computation of every rank from the tables, by the best source of each step."""
     comm, compute = _kernels(tables["spans"], "comm"), _kernels(tables["spans"], "compute")
-    seen = _Seen.of(comm, compute)
-    recorded = [_collectives(tables["collectives"], seen), _host_compute(tables, seen)]
-    parts = (comm, compute, *recorded)
-    names = {key: sorted({name for part in parts for name in part.names[key]}) for key in KEYS}
-    return Activity(_joined([comm, recorded[0]], names), _joined([compute, recorded[1]], names))
+    host_comm, host_compute = _operators(tables, np.unique(np.concatenate((comm.rank, compute.rank))))
+    seen = _Seen.of(comm, compute, host_comm)
+    comms = [comm, host_comm, _collectives(tables["collectives"], seen)]
+    computes = [compute, host_compute, _host_compute(tables, seen)]
+    names = {key: sorted({name for part in (*comms, *computes) for name in part.names[key]}) for key in KEYS}
+    return Activity(_joined(comms, names), _joined(computes, names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,27 @@ def events(table: pa.Table, source: Ints) -> Events:
 
 
 def _kernels(spans: pa.Table, kind: str) -> Events:
-    wanted = spans.filter(is_any(spans, "kind", [kind]))
+    wanted = spans.filter(pa.array(is_any(spans, "kind", [kind]) & (ints(spans, "thread") == NONE)))
     return events(wanted, np.zeros(len(wanted), np.int64))
+
+
+def _operators(tables: Tables, devices: Ints) -> tuple[Events, Events]:
+    """Communication and computation of ranks of which there is nothing but a profile of their host."""
+    spans, steps = tables["spans"], tables["steps"]
+    recorded = np.unique(ints(steps, "rank")[source_codes(steps) > 0])
+    rank, thread = ints(spans, "rank"), ints(spans, "thread")
+    alone = ~np.isin(rank, np.concatenate((devices, recorded))) & (thread != NONE)
+    comm = alone & is_any(spans, "kind", ["comm"])
+    if not comm.any():
+        nothing = spans.slice(0, 0)
+        return events(nothing, np.zeros(0, np.int64)), events(nothing, np.zeros(0, np.int64))
+    threads = Groups.by((rank, thread)).of_row
+    name, names = codes(spans, "name")
+    called = np.array([text.startswith("c10d::") for text in names] + [False], dtype=bool)[name]
+    compute = alone & is_any(spans, "kind", ["cpu_op"]) & ~called & ~np.isin(threads, threads[comm]) & np.isin(rank, rank[comm])
+    parts = (spans.filter(pa.array(mask)) for mask in (comm, compute))
+    first, second = (events(part, np.zeros(len(part), np.int64)) for part in parts)
+    return first, second
 
 
 def _collectives(table: pa.Table, seen: _Seen) -> Events:
@@ -138,7 +159,7 @@ def _host_compute(tables: Tables, seen: _Seen) -> Events:
     steps = tables["steps"]
     rank, step, start, end = (ints(steps, name) for name in ("rank", "step", "start_ns", "end_ns"))
     source = source_codes(steps)
-    keep = seen.missing(rank, step) & (start != NONE) & (end != NONE) & (source != SOURCES.index("event"))
+    keep = seen.missing(rank, step) & (start != NONE) & (end != NONE)
     rank, step, start, end, source = (column[keep] for column in (rank, step, start, end, source))
     line = np.arange(len(rank), dtype=np.int64)
     blocked = _waits(tables["host"], pair(rank, step))

@@ -57,8 +57,8 @@ def _figures(tables: Tables) -> dict[str, tuple[str, float, float]]:
     found |= {"wait": _summary(waited, "wait_ms"), "transfer": _summary(waited, "transfer_ms")}
     idle = breakdown(tables, ["rank", "step"])
     found |= {"idle": _summary(idle, "idle_ms")}
-    for row in bandwidth(tables).itertuples(index=False):
-        found[f"bus bandwidth {row.operation}"] = ("GB/s", float(row.bus_gb_s), np.nan)
+    for row in bandwidth(tables).to_dict("records"):
+        found[f"bus bandwidth {row['operation']}"] = ("GB/s", float(row["bus_gb_s"]), np.nan)
     return {name: figure for name, figure in found.items() if not np.isnan(figure[1])}
 
 

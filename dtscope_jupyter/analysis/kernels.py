@@ -76,7 +76,7 @@ def slowdown(tables: Tables, largest: int = 20) -> pd.DataFrame:
     both = both[(both["calls_beside"] >= FEWEST) & (both["calls_alone"] >= FEWEST)]
     both["slowdown"] = both["beside_ms"] / both["alone_ms"]
     both["lost_ms"] = both.pop("total") - both["calls_beside"] * both["alone_ms"]
-    done = both.sort_values("lost_ms", ascending=False, kind="stable").head(largest).reset_index()
+    done: pd.DataFrame = both.sort_values("lost_ms", ascending=False, kind="stable").head(largest).reset_index()
     return done[[*keys, "calls_beside", "calls_alone", "beside_ms", "alone_ms", "slowdown", "lost_ms"]]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter.analysis.activity import KEYS, SOURCES, Activity, Events, activity, pair, source_codes
-from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, ints, reals, texts
+from dtscope_jupyter.analysis.columns import NONE, Ints, ints, reals, texts
 from dtscope_jupyter.analysis.lines import Axis, Covered, Groups, total
 from dtscope_jupyter.errors import DtscopeError
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 BY = ("rank", "step", *KEYS)
 MS = 1e6
 LENGTHS = ("comm", "compute", "overlap")
-_EVENT = 1 << SOURCES.index("event")
 
 
 def overlap(tables: Tables, by: str | Sequence[str] = "rank", convention: str | None = None) -> pd.DataFrame:
@@ -100,9 +99,8 @@ def _grouped(found: Activity, inner: tuple[str, ...]) -> pd.DataFrame:
     keys = dict(zip(near, (column[parent] for column in outer.keys), strict=True))
     keys |= dict(zip(finer, groups.keys[1:], strict=True))
     bits = _bits(groups.of_row, comm.source, groups.count)
-    behind = _bits(of_compute, compute.source, outer.count)[parent]
-    blind = (bits & _EVENT > 0) & (behind == 0)
-    return _frame(comm, {key: keys[key] for key in inner}, (lengths, computed, overlapped), bits | behind, blind)
+    bits |= _bits(of_compute, compute.source, outer.count)[parent]
+    return _frame(comm, {key: keys[key] for key in inner}, (lengths, computed, overlapped), bits)
 
 
 def _lengths(comm: Events, compute: Events, groups: Groups) -> tuple[Ints, Ints]:
@@ -129,23 +127,19 @@ def _bits(line: Ints, source: Ints, count: int) -> Ints:
     return bits
 
 
-def _frame(comm: Events, keys: dict[str, Ints], lengths: tuple[Ints, Ints, Ints], bits: Ints, blind: Bools) -> pd.DataFrame:
+def _frame(comm: Events, keys: dict[str, Ints], lengths: tuple[Ints, Ints, Ints], bits: Ints) -> pd.DataFrame:
     import pandas as pd
 
     shown = {key: texts(codes, comm.names[key]) if key in KEYS else codes for key, codes in keys.items()}
-    length, computed, overlapped = lengths
-    unknown = np.where(blind, np.nan, 0)
-    return pd.DataFrame(shown | {"comm": length, "compute": computed + unknown, "overlap": overlapped + unknown, "bits": bits})
+    return pd.DataFrame(shown | dict(zip(LENGTHS, lengths, strict=True)) | {"bits": bits})
 
 
 class _Recorded:
-    """Steps whose figures the rank took itself, by device events: nobody can do it again from the tables."""
+    """Steps whose figures only the rank itself has still: their collectives were thinned to save disk."""
 
     def __init__(self, steps: pa.Table, found: Activity) -> None:
-        source, comm = source_codes(steps), reals(steps, "comm_ms")
         pairs = pair(ints(steps, "rank"), ints(steps, "step"))
-        profiled = found.comm.where(found.comm.source == 0)
-        keep = (source == 1) & ~np.isnan(comm) & ~np.isin(pairs, pair(profiled.rank, profiled.step))
+        keep = (np.nan_to_num(reals(steps, "comm_ms")) > 0) & ~np.isin(pairs, pair(found.comm.rank, found.comm.step))
         self.steps = steps.filter(pa.array(keep))
         self._pairs = pairs[keep]
 
@@ -160,13 +154,14 @@ class _Recorded:
         sums = {name: np.bincount(groups.of_row, reals(self.steps, f"{name}_ms") * MS, groups.count) for name in LENGTHS}
         import pandas as pd
 
-        return pd.DataFrame(dict(zip(inner, groups.keys, strict=True)) | sums | {"bits": _EVENT})
+        bits = _bits(groups.of_row, source_codes(self.steps), groups.count)
+        return pd.DataFrame(dict(zip(inner, groups.keys, strict=True)) | sums | {"bits": bits})
 
 
 def _finished(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
     """Sums rows of one rank, takes the mean over ranks where they are no key, and derives the rest."""
     groups = frame.groupby(list(keys), dropna=False, sort=True)
-    sums = groups[list(LENGTHS)].sum(min_count=1)
+    sums = groups[list(LENGTHS)].sum()
     if "rank" not in keys:
         sums = sums.div(groups["rank"].nunique(), axis=0)
     bits = groups["bits"].agg(np.bitwise_or.reduce)
