@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The door: any mixture of files in, one run's tables out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter import schema
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.ingest import files, flight_recorder, kineto, merge, rows
+from dtscope_jupyter.ingest.files import Kind, Source, Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import networkx as nx
+    import pyarrow as pa
+
+    from dtscope_jupyter.ingest.part import Part
+
+_READERS = {Kind.KINETO: kineto.read, Kind.FLIGHT_RECORDER: flight_recorder.read}
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What was read: all tables of schema.py, NCCL's view of the machine where a file tells it, and the files used."""
+
+    tables: dict[str, pa.Table]
+    topology: nx.MultiGraph | None
+    files: list[Path]
+    world_size: int | None
+
+
+@dataclass(slots=True)
+class _Gathered:
+    parts: list[Part] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    used: list[Path] = field(default_factory=list)
+
+
+def read(paths: Sequence[Path], *, rank: int | None = None) -> Imported:
+    """Reads traces, dumps, NCCL's files and folders of them; `rank` overrides what the files say of their rank.
+
+    What can't be used is named in the table `notes` (kind unreadable, name of the file, reason), with rank -1
+    where it is of no rank. DtscopeError where a path doesn't exist or nothing at all could be read.
+    """
+    gathered = _Gathered()
+    for path in files.find(paths):
+        try:
+            source = files.identify(path)
+            _take(source, rank, gathered)
+        except Unreadable as error:
+            gathered.notes.append(rows.note("unreadable", path.name, str(error)))
+    if not gathered.used:
+        raise DtscopeError(_nothing(paths, gathered.notes))
+    parts, notes = merge.settle(gathered.parts)
+    notes += gathered.notes + [note for part in parts for note in part.notes]
+    tables = merge.combine([*(part.tables for part in parts), {"notes": rows.from_rows("notes", notes)}])
+    world_size = max((part.world_size for part in parts if part.world_size), default=None)
+    assert tables.keys() == schema.TABLES.keys()
+    return Imported(tables, None, gathered.used, world_size)
+
+
+def _take(source: Source, rank: int | None, gathered: _Gathered) -> None:
+    reader = _READERS.get(source.kind)
+    if reader is None:
+        message = f"no reader for {source.kind}"
+        raise Unreadable(message)
+    gathered.parts.append(reader(source.path, rank))
+    gathered.used.append(source.path)
+
+
+def _nothing(paths: Sequence[Path], notes: list[dict[str, Any]]) -> str:
+    where = ", ".join(repr(str(path)) for path in paths)
+    reasons = "; ".join(f"{note['name']}: {note['text']}" for note in notes[:3]) or "no file there"
+    more = f"; and {len(notes) - 3} more" if len(notes) > 3 else ""  # noqa: PLR2004
+    return f"nothing readable in {where} ({reasons}{more}); give Kineto traces, Flight Recorder dumps or NCCL's files"

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow tables of schema.py from columns or rows; what a source doesn't tell is null."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from dtscope_jupyter import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Tables: TypeAlias = "dict[str, pa.Table]"
+
+NO_RANK = -1
+"""The rank of a note on a file that is of no rank."""
+
+
+def from_columns(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
+    """The table `name` of `rows` rows; `columns` are Arrow or numpy arrays, those not given are null."""
+    arrow = schema.TABLES[name].arrow
+    arrays = [_column(field, rows, columns.get(field.name)) for field in arrow]
+    return pa.table(arrays, names=arrow.names)
+
+
+def from_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The table `name` from a mapping a row."""
+    return pa.Table.from_pylist(list(rows), schema=schema.TABLES[name].arrow)
+
+
+def optional(values: np.ndarray[Any, Any], absent: int = -1) -> pa.Array:
+    """Integers as an Arrow array, null where `absent`."""
+    return pa.array(values, mask=values == absent)
+
+
+def coded(codes: np.ndarray[Any, Any], words: Sequence[str]) -> pa.DictionaryArray:
+    """Text as a dictionary array; code -1 is null."""
+    codes = codes.astype(np.int32, copy=False)
+    indices = pa.array(codes, mask=codes < 0) if len(codes) and codes.min() < 0 else pa.array(codes)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.utf8()))
+
+
+def note(kind: str, name: str, text: str, rank: int = NO_RANK, value: float | None = None) -> dict[str, Any]:
+    """A row of `notes`."""
+    return {"rank": rank, "kind": kind, "name": name, "text": text, "value": value}
+
+
+def _column(field: pa.Field, rows: int, values: Any) -> pa.Array:  # noqa: ANN401
+    if values is None:
+        return pa.nulls(rows, field.type)
+    if np.isscalar(values):
+        return pa.repeat(pa.scalar(values, field.type), rows)
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    assert len(array) == rows, f"{field.name}: {len(array)} values for {rows} rows"
+    return array if pa.types.is_dictionary(array.type) or array.type == field.type else array.cast(field.type)

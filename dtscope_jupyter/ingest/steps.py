@@ -1,0 +1,64 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a trace, with what their spans add up to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtscope_jupyter import intervals
+from dtscope_jupyter.ingest import rows
+from dtscope_jupyter.ingest.columns import SpanKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dtscope_jupyter.ingest.columns import Spans
+    from dtscope_jupyter.ingest.timeline import Timeline
+    from dtscope_jupyter.intervals import Ints, Set
+
+_MS = 1e-6
+
+
+def summed(rank: int, timeline: Timeline, kinds: Any, step: Ints, host: Spans, device: Spans, base: int) -> pa.Table:  # noqa: ANN401
+    """One row a step: its host span, backward and optimizer, and the union of its kernels.
+
+    `kinds` and `step` are by span, hosts before devices: a kernel belongs to the step that launched it. comm_ms =
+    |union of communication kernels|, compute_ms = |union of the other kernels|, overlap = |both|, exposed = comm
+    without compute. In a trace without kernels comm is gloo's collectives in flight, compute the operators other
+    than c10d:: on threads that run no collective.
+    """
+    start, end = np.concatenate((host.start, device.start)), np.concatenate((host.end, device.end))
+    compute = kinds == SpanKind.compute if len(device) else _operators(kinds, host)
+    comm = kinds == SpanKind.comm
+    sums = [_sums(_covered(comm, step, n, start, end), _covered(compute, step, n, start, end)) for n in timeline.step.tolist()]
+    backward, optimizer = timeline.within(timeline.backward), timeline.within(timeline.optimizer)
+    times = dict(zip(("backward_start_ns", "backward_end_ns", "optimizer_start_ns", "optimizer_end_ns"), (*backward, *optimizer), strict=True))
+    columns = {
+        "rank": rank,
+        "step": timeline.step,
+        "start_ns": timeline.start + base,
+        "end_ns": timeline.end + base,
+        **{name: rows.optional(np.where(value >= 0, value + base, -1)) for name, value in times.items()},
+        **{name: np.array([s[i] for s in sums], float) for i, name in enumerate(("comm_ms", "compute_ms", "overlap_ms", "exposed_ms"))},
+        "source": "profiler",
+    }
+    return rows.from_columns("steps", len(timeline.step), columns)
+
+
+def _covered(kind: Any, step: Ints, number: int, start: Ints, end: Ints) -> Set:  # noqa: ANN401
+    chosen = np.flatnonzero(kind & (step == number))
+    return intervals.union(start[chosen], end[chosen])
+
+
+def _sums(comm: Set, compute: Set) -> tuple[float, float, float, float]:
+    both = intervals.total(intervals.intersection(comm, compute))
+    whole = intervals.total(comm)
+    return whole * _MS, intervals.total(compute) * _MS, both * _MS, (whole - both) * _MS
+
+
+def _operators(kinds: Any, host: Spans) -> Any:  # noqa: ANN401
+    busy = np.unique(host.where[kinds[: len(host)] == SpanKind.comm])
+    return (kinds == SpanKind.cpu_op) & ~np.isin(host.where, busy)
