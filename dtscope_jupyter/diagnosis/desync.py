@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Desync: ranks that call different collectives at one place, or that hold different synchronised gradients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtscope_jupyter.analysis import columns
+from dtscope_jupyter.analysis.columns import NONE
+from dtscope_jupyter.analysis.pairing import P2P
+from dtscope_jupyter.diagnosis.finding import Finding, Severity, name_ranks
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.analysis.columns import Ints, Reals
+    from dtscope_jupyter.diagnosis.evidence import Evidence
+
+_EVEN = ("all_reduce", "broadcast", "reduce")
+"""Operations whose buffers must be alike on all ranks; gathers and scatters may be uneven."""
+_AHEAD = 8
+_TOLERANCE = 1e-5
+"""Norms of equal float32 gradients differ less, whatever the order of summing."""
+ADVICE = {
+    "operation": "Make all ranks call the same collective here: look for a condition on the rank around these lines.",
+    "shape": "Make the tensors equal on all ranks: look at the batch's remainder and at slices that depend on the rank.",
+    "dtype": "Use one dtype on all ranks: look at autocast and at .to() under a condition.",
+    "order": "Call the collectives in the same order on all ranks: iterate over lists, not over sets.",
+    "values": "Look for parameters changed on these ranks alone, for skipped synchronisation (no_sync) and for ranks not in the group.",
+}
+
+
+@dataclass(frozen=True)
+class _Call:
+    operation: str
+    elements: float
+    dtype: str | None
+    shape: str | None
+    line: str | None
+
+    def key(self) -> tuple[object, ...]:
+        """What must be alike."""
+        even = self.operation in _EVEN
+        return (self.operation, self.dtype, self.elements if even and np.isfinite(self.elements) else None)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.operation, self.dtype, self.shape, self.line and f"({self.line})")))
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """The first difference of each process group, and the first step in which synchronised gradients differ."""
+    return [*_calls(evidence), *_values(evidence)]
+
+
+def _calls(evidence: Evidence) -> list[Finding]:
+    table = evidence.tables["collectives"]
+    seq, rank = columns.ints(table, "seq"), columns.ints(table, "rank")
+    code, names = columns.codes(table, "process_group")
+    exact = (seq != NONE) & ~columns.is_any(table, "source", ("profiler",)) & ~columns.is_any(table, "operation", P2P)
+    findings = []
+    for number, name in enumerate(names):
+        rows = np.flatnonzero(exact & (code == number))
+        first = _first_difference(table, rows, seq[rows], rank[rows])
+        if first is not None:
+            findings.append(_difference(evidence, name, first, _rows_at(table, rows, seq, rank)))
+    return findings
+
+
+def _first_difference(table: Any, rows: Ints, seq: Ints, rank: Ints) -> int | None:
+    """The first sequence number at which two ranks' rows of one source differ in what must be alike."""
+    if len(np.unique(rank)) < 2:  # noqa: PLR2004 - nobody to differ from
+        return None
+    source = columns.codes(table, "source")[0][rows]
+    key = _keys(table, rows)
+    order = np.lexsort((rank, source, seq))
+    same = (seq[order][1:] == seq[order][:-1]) & (source[order][1:] == source[order][:-1]) & (rank[order][1:] != rank[order][:-1])
+    differ = same & (key[order][1:] != key[order][:-1])
+    return int(seq[order][1:][differ][0]) if differ.any() else None
+
+
+def _keys(table: Any, rows: Ints) -> Ints:
+    """A number for each row, equal where the calls are alike."""
+    operation, names = columns.codes(table, "operation")
+    even = np.array([name in _EVEN for name in names] + [False])
+    size = np.where(even[operation], columns.ints(table, "bytes"), 0)
+    parts = np.stack([operation, columns.codes(table, "dtype")[0], size])[:, rows]
+    return np.unique(parts, axis=1, return_inverse=True)[1].ravel()
+
+
+def _rows_at(table: Any, rows: Ints, seq: Ints, rank: Ints) -> dict[tuple[int, int], _Call]:
+    calls = {}
+    operation, names = columns.codes(table, "operation")
+    size = columns.reals(table, "bytes")
+    for row in rows.tolist():
+        cells = (table[name][row].as_py() for name in ("dtype", "shape", "line"))
+        calls[int(rank[row]), int(seq[row])] = _Call(names[operation[row]], float(size[row]), *cells)
+    return calls
+
+
+def _difference(evidence: Evidence, group: str, seq: int, calls: dict[tuple[int, int], _Call]) -> Finding:
+    here = {rank: call for (rank, at), call in calls.items() if at == seq}
+    minority = _minority({rank: call.key() for rank, call in here.items()})
+    odd, usual = here[minority[0]], next(call for rank, call in here.items() if rank not in minority or call.key() != here[minority[0]].key())
+    cause = _what(calls, seq, minority[0], odd, usual, next(rank for rank, call in here.items() if call is usual))
+    unsure = 2 * len(minority) >= len(here)
+    return Finding(
+        kind="desync",
+        cause=cause,
+        ranks=minority,
+        severity=Severity.CRITICAL,
+        confidence=0.7 if unsure else 0.95,
+        cost_ms=0.0,
+        steps=(),
+        evidence={"process_group": group, "seq": seq, "calls": {rank: str(call) for rank, call in here.items()}},
+        advice=ADVICE[cause],
+        sentence=f"{name_ranks(minority)}: another {cause} than the rest at collective {seq} of process group {group}: "
+        f"{odd} against {usual}." if not unsure else
+        f"{name_ranks(tuple(sorted(here)))} differ in {cause} at collective {seq} of process group {group}: {odd} against {usual}.",
+    )
+
+
+def _what(calls: dict[tuple[int, int], _Call], seq: int, rank: int, odd: _Call, usual: _Call, other: int) -> str:
+    ahead = range(seq + 1, seq + 1 + _AHEAD)
+    later = {calls[other, at].key() for at in ahead if (other, at) in calls}
+    theirs = {calls[rank, at].key() for at in ahead if (rank, at) in calls}
+    if odd.key() in later and usual.key() in theirs and sorted(map(str, later | {usual.key()})) == sorted(map(str, theirs | {odd.key()})):
+        return "order"
+    if odd.operation != usual.operation:
+        return "operation"
+    return "dtype" if odd.dtype != usual.dtype else "shape"
+
+
+def _minority(values: dict[int, Any]) -> tuple[int, ...]:
+    """Ranks that differ from the most common value; all of them where no value is the most common one."""
+    counts = Counter(values.values()).most_common()
+    if len(counts) > 1 and counts[0][1] == counts[1][1]:
+        return tuple(sorted(values))
+    return tuple(sorted(rank for rank, value in values.items() if value != counts[0][0]))
+
+
+def _values(evidence: Evidence) -> list[Finding]:
+    norms = evidence.steps.column("synced_norm")
+    if len(norms) < 2 or not _replicated(evidence):  # noqa: PLR2004 - nobody to differ from
+        return []
+    apart = np.flatnonzero(_apart(norms))
+    if not len(apart):
+        return []
+    first = int(apart[0])
+    shown = {int(rank): float(norm) for rank, norm in zip(evidence.ranks, norms[:, first], strict=True) if np.isfinite(norm)}
+    minority = _minority({rank: float(f"{norm:.4g}") for rank, norm in shown.items()})
+    step = int(evidence.steps.ids[first])
+    parameter = _parameter(evidence, step)
+    return [Finding(
+        kind="desync",
+        cause="values",
+        ranks=minority,
+        severity=Severity.CRITICAL,
+        confidence=0.9 if 2 * len(minority) < len(shown) else 0.75,
+        cost_ms=0.0,
+        steps=evidence.step_numbers(apart),
+        evidence={"step": step, "synced_norm": shown, "parameter": parameter},
+        advice=ADVICE["values"],
+        sentence=f"{name_ranks(minority)}: synchronised gradients differ from the others' since step {step}"
+        + (f", first seen in {parameter}." if parameter else "."),
+    )]
+
+
+def _apart(norms: Reals) -> Any:
+    known = np.where(np.isfinite(norms), norms, np.nan)
+    several = np.isfinite(known).sum(0) > 1
+    apart = np.zeros(norms.shape[1], dtype=bool)
+    low, high = np.nanmin(known[:, several], axis=0), np.nanmax(known[:, several], axis=0)
+    apart[several] = high - low > _TOLERANCE * np.abs(high)
+    return apart
+
+
+def _replicated(evidence: Evidence) -> bool:
+    """Whether every rank holds the whole gradient: gradients are all-reduced over all ranks, never scattered."""
+    table = evidence.tables["collectives"]
+    if columns.is_any(table, "operation", ("reduce_scatter",)).any():
+        return False
+    elements: dict[str, set[object]] = {}
+    parameters = evidence.tables["parameters"]
+    for name, size in zip(parameters["parameter"].to_pylist(), parameters["elements"].to_pylist(), strict=True):
+        elements.setdefault(name, set()).add(size)
+    wide = any(set(evidence.ranks.tolist()) <= set(members) for members in evidence.members.values())
+    return wide and all(len(sizes) == 1 for sizes in elements.values())
+
+
+def _parameter(evidence: Evidence, step: int) -> str | None:
+    """The first parameter whose synchronised norms differ at the step."""
+    table = evidence.tables["gradients"]
+    chosen = (columns.ints(table, "step") == step) & np.isfinite(columns.reals(table, "synced_norm"))
+    ids, norms = columns.ints(table, "parameter_id")[chosen], columns.reals(table, "synced_norm")[chosen]
+    for one in np.unique(ids).tolist():
+        own = norms[ids == one]
+        if own.max() - own.min() > _TOLERANCE * abs(own.max()):
+            return parameter_name(evidence, one)
+    return None
+
+
+def parameter_name(evidence: Evidence, parameter_id: int) -> str:
+    """Its name in the model, or its number where `parameters` lacks it."""
+    table = evidence.tables["parameters"]
+    rows = np.flatnonzero(columns.ints(table, "parameter_id") == parameter_id)
+    return str(table["parameter"][int(rows[0])]) if len(rows) else f"parameter {parameter_id}"

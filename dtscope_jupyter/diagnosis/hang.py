@@ -1,0 +1,184 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hang: ranks stuck in a collective, the ranks that they wait for, and where those are.
+
+Who waits for whom is a graph. From a rank's oldest open collective an arrow leads to every member that has not
+enqueued it (its host is not there) and to every member whose oldest open one is earlier (its device is not
+there). Guilty are the ranks that others wait for and that wait for nobody; a rank in an open send or receive waits
+for its peer and is a victim, unless its device is behind.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtscope_jupyter.analysis import columns
+from dtscope_jupyter.analysis.columns import NONE
+from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks
+from dtscope_jupyter.diagnosis.pending import LEAST_S, Pending, groups, known_ranks, pending, point_to_point
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.diagnosis.evidence import Evidence
+
+__all__ = ["Pending", "find", "pending"]
+
+_WENT_ON_NS = 1_000_000_000
+"""A rank that does something else so long after its peers began to wait has gone past the collective."""
+WHAT = {
+    "host_stuck": "its host never got there",
+    "never_called": "its program went past it",
+    "device_stuck": "its device is still in an earlier collective",
+    "process_died": "its process is gone",
+    "unknown": "nothing is known of what it does",
+}
+ADVICE = {
+    "host_stuck": "Look at this rank's stack: it waits for a lock, a file, the loader or another host call before the collective.",
+    "never_called": "Make every rank call the collective: look for a condition on the rank, an uneven loader (use join()) or an early return.",
+    "device_stuck": "Look at this rank's device: Xid errors in dmesg, a kernel that never ends, a failed link.",
+    "process_died": "Read the end of this rank's log; the others can't go on without it.",
+    "unknown": "Take stacks and a Flight Recorder dump of every rank: `%dtscope capture stacks` and `capture flight_recorder`.",
+}
+
+
+@dataclass
+class _Graph:
+    """Arrows from a waiting rank to those that it waits for, by the reason."""
+
+    host: dict[int, set[int]] = field(default_factory=dict)
+    device: dict[int, set[int]] = field(default_factory=dict)
+    unseen: set[int] = field(default_factory=set)
+
+    def waits(self, rank: int) -> bool:
+        """Whether the rank waits for anybody."""
+        return bool(self.host.get(rank) or self.device.get(rank))
+
+    def awaited(self, arrows: dict[int, set[int]]) -> set[int]:
+        """Ranks that an arrow leads to."""
+        return set().union(*arrows.values()) if arrows else set()
+
+
+def find(evidence: Evidence, *, desynchronised: bool = False) -> list[Finding]:
+    """One finding a cause; the ranks and the collective that shows it. None while nothing is overdue."""
+    stuck = pending(evidence.tables, evidence.members)
+    stuck = [each for each in stuck if _overdue(evidence, each)]
+    if not stuck:
+        return []
+    graph = _graph(evidence)
+    guilty = _guilty(evidence, graph)
+    if not guilty:
+        return [] if desynchronised else [_finding(evidence, stuck, (), "unknown")]
+    causes: dict[str, list[int]] = {}
+    for rank in sorted(guilty):
+        causes.setdefault(_cause(evidence, stuck, graph, rank), []).append(rank)
+    return [_finding(evidence, stuck, tuple(ranks), cause) for cause, ranks in causes.items()]
+
+
+def _overdue(evidence: Evidence, each: Pending) -> bool:
+    """Live by the clock; in a record by how long other rows went on; in a dump alone, which is made at a hang, always."""
+    if evidence.live:
+        return each.overdue(time.time_ns())
+    last = _last_sign(evidence)
+    return last is None or last - each.since_ns > LEAST_S * 1e9
+
+
+def _last_sign(evidence: Evidence) -> int | None:
+    """The newest time of any row that is no dump's, None where there are only dumps."""
+    newest = [NONE]
+    for name, column in (("steps", "end_ns"), ("devices", "time_ns"), ("notes", "time_ns"), ("host", "end_ns"), ("host", "start_ns")):
+        newest += [int(columns.ints(evidence.tables[name], column).max(initial=NONE))]
+    return None if max(newest) == NONE else max(newest)
+
+
+def _graph(evidence: Evidence) -> _Graph:
+    graph, present = _Graph(), known_ranks(evidence.tables)
+    for group in groups(evidence.tables, evidence.members):
+        for rank in group.oldest:
+            graph.device.setdefault(rank, set()).update(group.behind(rank))
+            graph.host.setdefault(rank, set()).update(group.missing(rank, present))
+        graph.unseen |= set(group.members) - present
+    return graph
+
+
+def _guilty(evidence: Evidence, graph: _Graph) -> set[int]:
+    device, host = graph.awaited(graph.device), graph.awaited(graph.host)
+    victims = point_to_point(evidence.tables)
+    found = {rank for rank in device if not graph.waits(rank)}
+    found |= {rank for rank in host - victims if not graph.waits(rank)}
+    return found or {rank for rank in device | host if not graph.waits(rank)} or graph.unseen
+
+
+def _cause(evidence: Evidence, stuck: list[Pending], graph: _Graph, rank: int) -> str:
+    ended = _exit(evidence, rank)
+    if ended is not None:
+        return "never_called" if ended == 0 else "process_died"
+    if rank in graph.awaited(graph.device):
+        return "device_stuck"
+    if rank in graph.unseen:
+        return "unknown"
+    return "never_called" if _went_on(evidence, stuck, rank) else "host_stuck"
+
+
+def _exit(evidence: Evidence, rank: int) -> float | None:
+    """The rank's exit code where a note tells it."""
+    notes = evidence.tables["notes"]
+    chosen = columns.is_any(notes, "kind", ("exit",)) & (columns.ints(notes, "rank") == rank)
+    codes = columns.reals(notes, "value")[chosen]
+    return None if not len(codes) else (float(codes[-1]) if np.isfinite(codes[-1]) else 1.0)
+
+
+def _went_on(evidence: Evidence, stuck: list[Pending], rank: int) -> bool:
+    """Whether the rank did steps or began collectives after its peers had begun to wait for it."""
+    waited = [each.since_ns for each in stuck if rank in each.missing]
+    if not waited:
+        return False
+    for name, column in (("collectives", "enqueue_ns"), ("collectives", "start_ns"), ("steps", "end_ns")):
+        table = evidence.tables[name]
+        times = columns.ints(table, column)[columns.ints(table, "rank") == rank]
+        if times.max(initial=NONE) > min(waited) + _WENT_ON_NS:
+            return True
+    return False
+
+
+def _stack(evidence: Evidence, rank: int) -> tuple[str | None, str | None]:
+    """Where the rank's newest stack says that it is: file:line, function."""
+    host = evidence.tables["host"]
+    rows = np.flatnonzero(columns.is_any(host, "kind", ("stack",)) & (columns.ints(host, "rank") == rank))
+    for row in rows[np.argsort(-columns.ints(host, "start_ns")[rows], kind="stable")].tolist():
+        if host["line"][row].as_py():
+            return host["line"][row].as_py(), host["detail"][row].as_py()
+    return None, None
+
+
+def _finding(evidence: Evidence, stuck: list[Pending], ranks: tuple[int, ...], cause: str) -> Finding:
+    shown = [each for each in stuck if set(ranks) & {*each.missing, *each.behind, *each.unseen}] or stuck
+    each = shown[0]
+    lines = {rank: line for rank in ranks if (line := _stack(evidence, rank)[0])}
+    where = "".join(f", rank {rank} is at {line}" for rank, line in lines.items()) if len(ranks) > 1 else "".join(f", it is at {line}" for line in lines.values())
+    waiting = sorted({rank for one in shown for rank in one.ranks} - set(ranks))
+    told: dict[str, Any] = {
+        "process_group": each.process_group, "seq": each.seq, "operation": each.operation, "waiting": waiting,
+        "groups": len(shown), "line": each.line, "stacks": lines, "usual_ms": each.usual_ms, "since_ns": each.since_ns,
+    }
+    begun = f"{each.operation} {each.seq} of process group {each.process_group}"
+    who = name_ranks(ranks) if ranks else "No rank is missing"
+    text = f"{who} {'hangs' if len(ranks) == 1 else 'hang'}: {name_ranks(tuple(waiting)).lower()} wait in {begun}, {WHAT[cause]}{where}."
+    if not ranks:
+        text = f"All members wait in {begun} and it does not end."
+    if evidence.live:
+        text += f" Stuck for {milliseconds((time.time_ns() - each.since_ns) / 1e6)}."
+    return Finding(
+        kind="hang",
+        cause=cause,
+        ranks=ranks or tuple(waiting),
+        severity=Severity.CRITICAL,
+        confidence=0.4 if cause == "unknown" else 0.9,
+        cost_ms=0.0,
+        steps=(),
+        evidence=told,
+        advice=ADVICE[cause],
+        sentence=text,
+    )

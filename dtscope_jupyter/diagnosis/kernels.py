@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels compared across ranks: more of them, or the same ones slower; and how often the host waited for the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtscope_jupyter.analysis import columns as arrow
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, Reals
+from dtscope_jupyter.diagnosis.steps import position
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.diagnosis.evidence import Evidence
+
+_SAME_COUNT = 0.9
+"""Of the extra time, the share that kernels must owe to their length rather than to their number for a slow device."""
+_SYNCS_MORE = 3.0
+_SYNC_NAMES = ("Synchronize", "item", "_local_scalar_dense")
+
+
+def more_or_slower(evidence: Evidence, row: int, columns: Ints) -> tuple[str, dict[str, Any]]:
+    """`compute` where the rank ran more kernels, `slow_device` where it ran the others' kernels more slowly."""
+    if not evidence.activity.device:
+        return "compute", {}
+    count, time, names = _by_kernel(evidence, columns)
+    usual, length = np.median(np.delete(count, row, 0), axis=0), _median_length(np.delete(count, row, 0), np.delete(time, row, 0))
+    own = np.divide(time[row], count[row], out=np.zeros_like(time[row]), where=count[row] > 0)
+    extra = (count[row] - usual) * np.where(length > 0, length, own)
+    slower = np.minimum(count[row], usual) * (own - length) * (length > 0)
+    most = int(np.argmax(time[row] - usual * length))
+    details = {
+        "extra_kernels_ms": float(extra.sum()),
+        "slower_kernels_ms": float(slower.sum()),
+        "kernel": names[most],
+        "kernel_count": float(count[row, most]),
+        "kernel_count_others": float(usual[most]),
+        "kernel_ms": float(own[most]),
+        "kernel_ms_others": float(length[most]),
+    }
+    return ("slow_device" if slower.sum() > _SAME_COUNT * (slower.sum() + max(extra.sum(), 0.0)) else "compute"), details
+
+
+def many_syncs(evidence: Evidence, row: int, columns: Ints) -> float:
+    """Synchronisations a step of this rank, where they are many times the others'; else 0."""
+    spans = evidence.tables["spans"]
+    rank, chosen = _chosen(evidence, columns, "sync")
+    name, names = arrow.codes(spans, "name")
+    wanted = np.array([any(part in text for part in _SYNC_NAMES) for text in names] + [False])
+    chosen &= wanted[name]
+    counts = np.bincount(rank[chosen], minlength=len(evidence.ranks)) / len(columns)
+    rest = float(np.median(np.delete(counts, row)))
+    return float(counts[row]) if counts[row] > _SYNCS_MORE * rest + _SYNCS_MORE else 0.0
+
+
+def _by_kernel(evidence: Evidence, columns: Ints) -> tuple[Reals, Reals, list[str]]:
+    """Count and milliseconds a step of each kernel name on each rank (R, K)."""
+    spans = evidence.tables["spans"]
+    rank, chosen = _chosen(evidence, columns, "compute")
+    name, names = arrow.codes(spans, "name")
+    lengths = (arrow.ints(spans, "end_ns") - arrow.ints(spans, "start_ns"))[chosen] / 1e6
+    key = rank[chosen] * len(names) + name[chosen]
+    shape, size = (len(evidence.ranks), len(names)), len(evidence.ranks) * len(names)
+    count = np.bincount(key, minlength=size).reshape(shape) / len(columns)
+    return count, np.bincount(key, weights=lengths, minlength=size).reshape(shape) / len(columns), names
+
+
+def _chosen(evidence: Evidence, columns: Ints, kind: str) -> tuple[Ints, Bools]:
+    spans = evidence.tables["spans"]
+    rank = position(evidence.ranks, arrow.ints(spans, "rank"))
+    column = evidence.steps.index(arrow.ints(spans, "step"))
+    timed = (arrow.ints(spans, "end_ns") != NONE) & (arrow.ints(spans, "start_ns") != NONE)
+    return rank, arrow.is_any(spans, "kind", (kind,)) & np.isin(column, columns) & timed & (rank >= 0)
+
+
+def _median_length(count: Reals, time: Reals) -> Reals:
+    """Median over ranks of a kernel's mean length; 0 where no other rank ran it."""
+    length = np.divide(time, count, out=np.full_like(time, np.nan), where=count > 0)
+    known = np.isfinite(length).any(0)
+    middle = np.zeros(length.shape[1])
+    middle[known] = np.nanmedian(length[:, known], axis=0)
+    return middle

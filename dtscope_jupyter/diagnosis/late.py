@@ -1,0 +1,117 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""How late each rank was in each step, and in which steps that is a fault.
+
+`arrival` = a rank's largest lateness among the collectives of a step; `deficit` = the others' median exposed
+communication minus its own: a rank that all wait for waits for nobody. What would be won without it is the
+lateness, as far as somebody paid for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.diagnosis.evidence import Evidence
+
+PAID = 1.25
+"""Waiting kernels slow the compute beside them, so that the exposed wait shows only part of a delay (H200: 0.8)."""
+_Q = 0.4
+_SIGMA, _SIGMA_OF_DIFFERENCE = 1.9, 1.35
+"""A normal variable's standard deviation over the 0.4 quantile of its magnitude, and over that of a difference of two."""
+
+
+@dataclass(frozen=True)
+class Late:
+    """Lateness matrices (R, S) in ms over all whole steps; NaN where unknown."""
+
+    evidence: Evidence
+
+    @cached_property
+    def arrival(self) -> Reals:
+        """Largest lateness in the step."""
+        return self._largest[0]
+
+    @cached_property
+    def at(self) -> Ints:
+        """Row of `pairs` where that was, -1 where there is none."""
+        return self._largest[1]
+
+    @cached_property
+    def deficit(self) -> Reals:
+        """Exposed communication of the others (median) minus one's own."""
+        exposed = self.evidence.steps.column("exposed_ms")
+        return others(exposed) - exposed
+
+    @cached_property
+    def cost(self) -> Reals:
+        """What would be won if the rank came with the others (may be negative: it came before them)."""
+        arrival, deficit = self.arrival, self.deficit
+        paid = np.minimum(arrival, PAID * deficit)
+        return np.where(np.isnan(deficit), arrival, np.where(arrival > deficit, paid, np.where(arrival > 0, deficit, np.nan)))
+
+    @cached_property
+    def net(self) -> Reals:
+        """Cost minus the others' median cost: what sets this rank apart."""
+        return self.cost - np.nan_to_num(others(self.cost))
+
+    @cached_property
+    def noise(self) -> float:
+        """Standard deviation of `net` of a rank from step to step, robust against faults that come, go or stay."""
+        chosen = self.net[:, self.evidence.steps.usable]
+        chosen = chosen[np.isfinite(chosen).any(1)]
+        if chosen.shape[1] < 2 or not len(chosen):  # noqa: PLR2004 - no difference
+            return float("nan")
+        steady = np.nanquantile(np.abs(chosen - np.nanmedian(chosen, axis=1, keepdims=True)), _Q) * _SIGMA
+        jumps = np.nanquantile(np.abs(np.diff(chosen, axis=1)), _Q) * _SIGMA_OF_DIFFERENCE
+        return float(min(steady, jumps))
+
+    @cached_property
+    def _largest(self) -> tuple[Reals, Ints]:
+        pairs, (ranks, steps) = self.evidence.pairs, self.evidence.steps.shape
+        largest, at = np.full((ranks, steps), np.nan), np.full((ranks, steps), -1)
+        chosen = np.flatnonzero(pairs.step >= 0)
+        chosen = chosen[np.argsort(pairs.late_ms[chosen], kind="stable")]
+        row, column = pairs.rank[chosen], pairs.step[chosen]
+        largest[row, column], at[row, column] = pairs.late_ms[chosen], chosen
+        return largest, at
+
+
+def others(values: Reals) -> Reals:
+    """For each entry of (R, S) the lower median over the other ranks of its step; NaN where there is no other."""
+    ranks, _ = values.shape
+    order = np.argsort(np.where(np.isnan(values), np.inf, values), axis=0, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=0)
+    known = np.isfinite(values).sum(0)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.broadcast_to(np.arange(ranks)[:, None], order.shape), axis=0)
+    index = np.maximum((known - 2) // 2, 0)[None, :]
+    index = np.minimum(index + (place <= index), ranks - 1)
+    return np.where(known[None, :] > 1, np.take_along_axis(ordered, index, axis=0), np.nan)
+
+
+def stretch(net: Reals, threshold: float) -> tuple[int, int]:
+    """The run of steps [first, end) in which a rank is late by more than about half the threshold throughout."""
+    gain = np.clip(np.nan_to_num(net) - threshold / 2, -threshold, threshold)
+    total = np.concatenate((np.zeros(1), np.cumsum(gain)))
+    lowest = np.minimum.accumulate(total)
+    end = int(np.argmax(total - lowest))
+    return int(np.argmin(total[: end + 1])), end
+
+
+def rhythm(steps: Ints) -> int:
+    """The period of steps that come at even distances, three or more of them; 0 where they don't."""
+    gaps = np.diff(steps)
+    even = len(gaps) > 1 and gaps[0] > 1 and bool((gaps == gaps[0]).all())
+    return int(gaps[0]) if even else 0
+
+
+def positive(values: Reals) -> Bools:
+    """Entries above zero, NaN is none."""
+    return np.nan_to_num(values) > 0

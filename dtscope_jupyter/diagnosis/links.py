@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""How long collectives should take: alpha + beta * bytes on the wire, and what known hardware carries."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtscope_jupyter.analysis import columns
+from dtscope_jupyter.analysis.bandwidth import factor
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.analysis.columns import Ints, Reals
+    from dtscope_jupyter.diagnosis.evidence import Evidence
+
+LARGE_BYTES = 4 * 2**20
+"""Messages at which the bandwidth, and not the start-up, decides."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a device's own link carries, GB/s one way, and who says so."""
+
+    device: str
+    link: str
+    gb_s: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Every pair's transfer, with what it moved: arrays a pair."""
+
+    evidence: Evidence
+
+    @cached_property
+    def group(self) -> tuple[Ints, list[str]]:
+        """Process group."""
+        return self.evidence.pairs.text("process_group")
+
+    @cached_property
+    def operation(self) -> tuple[Ints, list[str]]:
+        """Operation."""
+        return self.evidence.pairs.text("operation")
+
+    @cached_property
+    def wire_bytes(self) -> Reals:
+        """Bytes * bus factor: what the busiest link carries; NaN where the size is unknown."""
+        pairs = self.evidence.pairs
+        code, names = self.operation
+        told = columns.reals(pairs.table, "group_size")[pairs.first]
+        ranks = np.where(np.isfinite(told), told, pairs.size)
+        factors = np.ones(pairs.count)
+        for number, name in enumerate(names):
+            factors[code == number] = factor(name, ranks[code == number])
+        return pairs.bytes * factors
+
+    @cached_property
+    def ms(self) -> Reals:
+        """Shortest duration over ranks."""
+        return self.evidence.pairs.transfer_ms
+
+    def in_group(self, name: str) -> Ints:
+        """Pairs of a process group that have a size and lie in a step."""
+        code, names = self.group
+        known = np.isfinite(self.wire_bytes) & (self.wire_bytes > 0) & (self.evidence.pairs.pair_step >= 0)
+        return np.flatnonzero((code == names.index(name)) & known)
+
+    def bus_gb_s(self, chosen: Ints) -> float:
+        """Bus bandwidth over large messages; NaN where there is none."""
+        chosen = chosen[(self.evidence.pairs.bytes[chosen] >= LARGE_BYTES) & (self.ms[chosen] > 0)]
+        return float(self.wire_bytes[chosen].sum() / self.ms[chosen].sum() / 1e6) if len(chosen) else float("nan")
+
+
+def fit(wire_bytes: Reals, ms: Reals) -> tuple[float, float]:
+    """alpha (ms) and beta (ms a byte), neither negative, through the median time of each size."""
+    sizes, place = np.unique(wire_bytes, return_inverse=True)
+    middle = np.array([np.median(ms[place == number]) for number in range(len(sizes))])
+    if len(sizes) == 1:
+        return 0.0, float(middle[0] / sizes[0]) if sizes[0] > 0 else 0.0
+    beta, alpha = np.polyfit(sizes, middle, 1)
+    if beta < 0:
+        return float(np.median(ms)), 0.0
+    if alpha < 0:
+        return 0.0, float((sizes * middle).sum() / (sizes**2).sum())
+    return float(alpha), float(beta)
+
+
+@cache
+def _hardware() -> list[dict[str, Any]]:
+    text = resources.files("dtscope_jupyter.diagnosis").joinpath("hardware.json").read_text()
+    links: list[dict[str, Any]] = json.loads(text)["links"]
+    return links
+
+
+def known(evidence: Evidence) -> Known | None:
+    """The link between the run's devices, where all are of one known model."""
+    names = {name for name in evidence.tables["devices"]["name"].to_pylist() if name}
+    if len(names) != 1:
+        return None
+    name = names.pop()
+    for entry in _hardware():
+        if re.search(entry["device"], name, re.IGNORECASE):
+            return Known(name, entry["link"], float(entry["link_gb_s"]), entry["source"])
+    return None
+
+
+def hosts(evidence: Evidence, ranks: tuple[int, ...]) -> int:
+    """Hosts that the ranks are on, as `clocks` tells; 0 where it doesn't."""
+    table = evidence.tables["clocks"]
+    rank = columns.ints(table, "rank")
+    names = table["boot_id"].to_pylist() if table["boot_id"].null_count == 0 else table["host"].to_pylist()
+    return len({name for name, one in zip(names, rank.tolist(), strict=True) if one in ranks and name})

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""All rules over one run, and their costs together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtscope_jupyter import schema
+from dtscope_jupyter.diagnosis import contention, desync, hang, implicit_copy, insufficient_data, low_overlap, nonfinite, slow_link, straggler
+from dtscope_jupyter.diagnosis.evidence import Evidence
+from dtscope_jupyter.diagnosis.finding import Finding, Severity, severity
+from dtscope_jupyter.diagnosis.result import Diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+_ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+def diagnose(tables: Mapping[str, pa.Table], *, topology: Any = None, live: bool = False) -> Diagnosis:
+    """Says what is wrong with a run, who is to blame, what it costs and what to change.
+
+    Args:
+        tables: A run's tables; names that are missing count as empty.
+        topology: The hosts' links as `ingest` reads them from NCCL's files, if there are any.
+        live: Whether the run goes on: open collectives are then judged by the clock of now.
+
+    Returns:
+        The findings: stuck and wrong runs first, then by cost. Costs are shares of the time lost, never more than that together.
+    """
+    evidence = Evidence({**schema.empty_tables(), **tables}, topology, live)
+    found = _costs(evidence, _find(evidence))
+    found += insufficient_data.find(evidence, verdict=bool(found))
+    found.sort(key=lambda each: (_ORDER[each.severity], -_weight(each), each.kind, each.cause, each.ranks))
+    usable = int(evidence.steps.usable.sum()) if len(evidence.steps.ids) else 0
+    return Diagnosis(found, evidence.ranks.tolist(), usable, evidence.steps.typical_ms if usable else 0.0)
+
+
+def _weight(finding: Finding) -> float:
+    return float("inf") if finding.kind in ("hang", "desync", "nonfinite") else finding.cost_ms
+
+
+def _find(evidence: Evidence) -> list[Finding]:
+    apart = desync.find(evidence)
+    stuck = hang.find(evidence, desynchronised=bool(apart))
+    late = straggler.find(evidence)
+    slow = slow_link.find(evidence)
+    overlap = low_overlap.find(evidence, explained_ms=sum(each.cost_ms for each in slow))
+    beside = [] if late else contention.find(evidence)
+    return [*apart, *stuck, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *implicit_copy.find(evidence)]
+
+
+def _costs(evidence: Evidence, found: list[Finding]) -> list[Finding]:
+    """Scales costs down where together they exceed what was lost: the step time beyond one rank's own compute."""
+    typical = evidence.steps.typical_ms if len(evidence.steps.ids) else 0.0
+    share = np.array([len(each.steps) / max(len(evidence.steps.ids), 1) for each in found])
+    total = float((np.array([each.cost_ms for each in found]) * share).sum()) if found else 0.0
+    lost = _lost_ms(evidence)
+    if total <= lost or total <= 0:
+        return found
+    scaled = [replace(each, cost_ms=each.cost_ms * lost / total) for each in found]
+    return [replace(new, severity=severity(new.cost_ms, typical)) if old.cost_ms > 0 and old.severity is not Severity.INFO else new
+            for old, new in zip(found, scaled, strict=True)]
+
+
+def _lost_ms(evidence: Evidence) -> float:
+    """Mean step time less the least compute that any rank did: nothing can win more."""
+    steps = evidence.steps
+    if not len(steps.ids) or not steps.usable.any():
+        return float("inf")
+    compute = steps.column("compute_ms")[:, steps.usable]
+    least = float(np.nanmin(compute)) if np.isfinite(compute).any() else 0.0
+    return max(float(np.nanmean(steps.duration[:, steps.usable])) - least, 0.0)

@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Straggler: a rank that all others wait for, and what it did instead of arriving.
+
+Lateness alone accuses nobody: a rank whose host launches a little slower than its peers' comes last everywhere
+while nothing is won by looking at it. A finding needs steps enough, a lateness beyond the noise, and a reason:
+something that the rank did in that time and the others did not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtscope_jupyter.diagnosis import blame
+from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks, severity
+from dtscope_jupyter.diagnosis.late import Late, positive, rhythm, stretch
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.analysis.columns import Ints, Reals
+    from dtscope_jupyter.diagnosis.evidence import Evidence
+
+_FEWEST_STEPS = 2
+_STEADY, _STEADY_FEW, _FEW = 0.75, 1.0, 5
+"""Share of a stretch's steps in which the rank is late: all of them where they are fewer than five."""
+_SHARE, _SHARE_UNKNOWN = 0.02, 0.10
+_ALONE_SIGMAS, _ALONE_SHARE = 8.0, 0.25
+"""A single late step counts where it is beyond so many sigmas and such a share of a step."""
+
+
+@dataclass(frozen=True)
+class _Suspect:
+    row: int
+    columns: Ints
+    pattern: str
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Stragglers, each with cause, steps and cost."""
+    late = Late(evidence)
+    usable = np.flatnonzero(evidence.steps.usable)
+    if len(evidence.ranks) < 2 or len(usable) < _FEWEST_STEPS or not evidence.pairs.count:  # noqa: PLR2004 - nobody to wait
+        return []
+    suspects = [suspect for row in _candidates(late, usable) if (suspect := _suspect(late, row, usable))]
+    shares = _shares(late, suspects)
+    findings = [_finding(evidence, late, suspect, share) for suspect, share in zip(suspects, shares, strict=True)]
+    return [finding for finding in findings if finding is not None]
+
+
+def _candidates(late: Late, usable: Ints) -> list[int]:
+    net = late.net[:, usable]
+    floor = _SHARE * late.evidence.steps.typical_ms
+    return [int(row) for row in np.flatnonzero((np.nan_to_num(net) > floor).any(1))]
+
+
+def _suspect(late: Late, row: int, usable: Ints) -> _Suspect | None:
+    net = late.net[row, usable]
+    threshold = max(_SHARE * late.evidence.steps.typical_ms, 2 * np.nan_to_num(late.noise))
+    first, end = stretch(net, threshold)
+    if _persists(net[first:end], threshold, late.noise):
+        inside = first + np.flatnonzero(positive(net[first:end]))
+        return _Suspect(row, usable[inside], "each step" if end - first > 1 else "one step")
+    return _alone(late, row, usable)
+
+
+def _persists(net: Reals, threshold: float, noise: float) -> bool:
+    if len(net) < _FEWEST_STEPS or len(net) < _FEW <= 0:
+        return False
+    needed = _STEADY if len(net) >= _FEW else _STEADY_FEW
+    sure = threshold if len(net) >= _FEW else max(threshold, 2 * noise)
+    return float(positive(net - threshold / 2).mean()) >= needed and float(np.nanmedian(net)) > sure
+
+
+def _alone(late: Late, row: int, usable: Ints) -> _Suspect | None:
+    net, typical = late.net[row, usable], late.evidence.steps.typical_ms
+    far = np.flatnonzero(np.nan_to_num(net) > max(_ALONE_SIGMAS * np.nan_to_num(late.noise), _ALONE_SHARE * typical))
+    if not len(far) or len(usable) < _FEW:
+        return None
+    period = rhythm(late.evidence.steps.ids[usable[far]])
+    pattern = f"every {period} steps" if period else ("one step" if len(far) == 1 else "some steps")
+    return _Suspect(row, usable[far], pattern)
+
+
+def _shares(late: Late, suspects: list[_Suspect]) -> list[float]:
+    """Each suspect's cost: of a step with several, the largest lateness is shared in proportion, for it is lost once."""
+    total = np.zeros(late.cost.shape[1])
+    largest = np.zeros_like(total)
+    for suspect in suspects:
+        cost = np.maximum(np.nan_to_num(late.cost[suspect.row, suspect.columns]), 0)
+        total[suspect.columns] += cost
+        largest[suspect.columns] = np.maximum(largest[suspect.columns], cost)
+    factor = np.divide(largest, total, out=np.ones_like(total), where=total > 0)
+    return [float(np.mean(np.maximum(np.nan_to_num(late.cost[s.row, s.columns]), 0) * factor[s.columns])) for s in suspects]
+
+
+def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> Finding | None:
+    reason = blame.reason(evidence, late, suspect.row, suspect.columns)
+    typical = evidence.steps.typical_ms
+    steady = suspect.pattern == "each step"
+    if reason.cause == "unknown" and (reason.host_bound or not steady or cost < _SHARE_UNKNOWN * typical):
+        return None
+    grade = severity(cost, typical) if steady or reason.cause != "unknown" else Severity.INFO
+    ranks = evidence.name(np.array([suspect.row]))
+    steps = evidence.step_numbers(suspect.columns)
+    excess = reason.excess.get(reason.category, 0.0)
+    what = blame.PHRASES[reason.cause].format(time=milliseconds(max(excess, 0.0) or cost))
+    return Finding(
+        kind="straggler",
+        cause=reason.cause,
+        ranks=ranks,
+        severity=grade,
+        confidence=_confidence(len(steps), cost, late.noise, reason.coverage),
+        cost_ms=cost,
+        steps=steps,
+        evidence=_evidence(late, suspect, reason, typical),
+        advice=blame.ADVICE[reason.cause],
+        sentence=f"{name_ranks(ranks)} is late: {what} {_when(evidence, suspect, steps)}. "
+        f"The others wait for it; without that a step takes {milliseconds(max(typical - cost, 0))} instead of {milliseconds(typical)}.",
+    )
+
+
+def _when(evidence: Evidence, suspect: _Suspect, steps: tuple[int, ...]) -> str:
+    if suspect.pattern == "one step":
+        return f"in step {steps[0]}"
+    if suspect.pattern != "each step":
+        return f"in {suspect.pattern} since step {steps[0]}" if suspect.pattern.startswith("some") else f"{suspect.pattern} since step {steps[0]}"
+    usable = np.flatnonzero(evidence.steps.usable)
+    until = "" if suspect.columns[-1] >= usable[-1] else f" to step {steps[-1]}"
+    return f"in each step from step {steps[0]}{until}" if until else f"in each step since step {steps[0]}"
+
+
+def _confidence(count: int, cost: float, noise: float, coverage: float) -> float:
+    certain = 1 - 0.5 ** min(count, 8)
+    clear = 1.0 if not np.isfinite(noise) or noise <= 0 else min(1.0, cost / (4 * noise))
+    return round(float(np.clip(certain * (0.5 + 0.5 * clear) * (0.7 + 0.3 * min(coverage, 1.0)), 0.05, 0.99)), 2)
+
+
+def _evidence(late: Late, suspect: _Suspect, reason: blame.Reason, typical: float) -> dict[str, object]:
+    rows = suspect.row, suspect.columns
+    return {
+        "late_ms": float(np.nanmedian(late.arrival[rows])),
+        "others_exposed_minus_own_ms": float(np.median(np.nan_to_num(late.deficit[rows]))),
+        "noise_ms": late.noise,
+        "step_ms": typical,
+        "pattern": suspect.pattern,
+        "excess_ms": dict(reason.excess),
+        **reason.details,
+    }
