@@ -161,7 +161,7 @@ def _doctor(parser: _Parser) -> None:
 
 
 def _help(parser: _Parser) -> None:
-    parser.add_argument("subcommand", nargs="?")
+    parser.add_argument("subcommand", nargs="?", help="one of the subcommands")
 
 
 def _nothing(parser: _Parser) -> None:

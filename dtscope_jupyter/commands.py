@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dtscope_jupyter import arguments, places, stage
+from dtscope_jupyter import arguments, attaching, overviews, places, stage
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.session import Request
 
@@ -62,6 +62,37 @@ def _stop(_: Namespace, session: Session) -> None:
     stage.say(session.stop())
 
 
+def _status(_: Namespace, session: Session) -> None:
+    stage.write("\n".join(overviews.status(session)) + "\n")
+
+
+def _runs(_: Namespace, __: Session) -> Any:
+    return overviews.runs()
+
+
+def _inject(options: Namespace, session: Session) -> None:
+    if options.fault == "clear":
+        session.faults.clear()
+        return
+    chosen = {name: getattr(options, name) for name in ("ms", "step", "steps") if getattr(options, name) is not None}
+    session.faults += [{"fault": options.fault, "rank": rank, **chosen} for rank in options.rank or [1]]
+    stage.say(f"the next profile rehearses: {overviews.faults(session.faults)} (%dtscope inject clear forgets it)")
+
+
+def _export(options: Namespace, session: Session) -> None:
+    written = session.run.export(options.format, options.path)
+    stage.write(f"{places.shown(written)}\n")
+
+
+def _attach(options: Namespace, session: Session) -> None:
+    attaching.attach(options.target, session)
+
+
+def _detach(_: Namespace, session: Session) -> None:
+    count = attaching.detach(session)
+    stage.say(f"{count} live view{'s' if count != 1 else ''} ended; what they showed goes on")
+
+
 def _help(options: Namespace, _: Session) -> None:
     text = arguments.parser(options.subcommand).format_help() if options.subcommand else arguments.overview()
     stage.write(text.rstrip() + "\n")
@@ -72,5 +103,11 @@ _COMMANDS: dict[str, Callable[[Namespace, Session], Any]] = {
     "show": _show,
     "diagnose": _diagnose,
     "stop": _stop,
+    "status": _status,
+    "runs": _runs,
+    "inject": _inject,
+    "export": _export,
+    "attach": _attach,
+    "detach": _detach,
     "help": _help,
 }

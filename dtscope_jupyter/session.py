@@ -16,8 +16,11 @@ from dtscope_jupyter.launch import environment, values
 from dtscope_jupyter.profiling import Profile
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dtscope_jupyter.launch.world import World
     from dtscope_jupyter.run import Run
+    from dtscope_jupyter.view.live import LiveView
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Session:
         self.profile: Profile | None = None
         self.kept: World | None = None
         self.faults: list[dict[str, Any]] = []
-        self.views: list[Any] = []
+        self.views: dict[Path, LiveView] = {}
         self._run: Run | None = None
 
     def prepare(self) -> None:
@@ -58,6 +61,11 @@ class Session:
     def running(self) -> Profile | None:
         """The profile whose ranks run now."""
         return self.profile if self.profile is not None and not self.profile.job.poll() else None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there is a current run."""
+        return self._run is not None
 
     @property
     def run(self) -> Run:
@@ -104,13 +112,15 @@ class Session:
     def close(self) -> None:
         """Ends every process of ours."""
         self.warm.stop()
-        for view in self.views:
+        for view in self.views.values():
             view.finish("detached", "the session was closed")
-        self.views, self.kept = [], None
+        self.views, self.kept = {}, None
 
     def _warm_up(self) -> None:
         try:
             self.warm.start()
+        except DtscopeError:
+            return  # the session was closed meanwhile
         except OSError as error:
             stage.say(f"the warm process could not be started ({error}); the next profile tries again")
 

@@ -3,7 +3,6 @@
 """Runs the user's program as `__main__` and says how it ended."""
 
 from __future__ import annotations
-
 import __future__
 
 import ast

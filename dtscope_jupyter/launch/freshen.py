@@ -43,9 +43,9 @@ def redirect(log: str) -> None:
     os.dup2(descriptor, 2)
     os.close(descriptor)
     os.close(nothing)
-    sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: PTH123, SIM115 # the process's own streams
+    sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 # the process's own streams
     for name, number in (("stdout", 1), ("stderr", 2)):
-        stream = open(number, "w", closefd=False, encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: PTH123, SIM115
+        stream = open(number, "w", closefd=False, encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
         setattr(sys, name, stream)
 
 

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import sys
 import threading
 import time
 from multiprocessing.connection import Connection, Pipe, wait
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dtscope_jupyter.launch import values
 from dtscope_jupyter.launch.failure import Failure, describe_exit, first
 from dtscope_jupyter.launch.tail import last_lines
+from dtscope_jupyter.launch.warm import Warm, sys_path
 from dtscope_jupyter.launch.world import Rank, World, read_exit
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from dtscope_jupyter.launch.messages import Ended
     from dtscope_jupyter.launch.program import Options, Program
-    from dtscope_jupyter.launch.warm import Warm
 
 _INTERRUPT = ((Signals.SIGINT, 5.0), (Signals.SIGTERM, 2.0), (Signals.SIGKILL, 2.0))
 _STOP = ((Signals.SIGINT, 1.0), (Signals.SIGTERM, 1.0), (Signals.SIGKILL, 2.0))
@@ -43,7 +41,7 @@ class Job:
         self.notes: list[str] = []
         self._program = program
         self._warm = warm
-        self._state = (os.getcwd(), [entry or os.getcwd() for entry in sys.path])  # noqa: PTH109 # text, as a rank takes it
+        self._state = (str(Path.cwd()), sys_path())
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._failures: list[Failure] = []

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch.environment import read_at_import, server_environment
+
+if TYPE_CHECKING:
+    import signal
 
 _CODE = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); from dtscope_jupyter.launch.server import main; main(int(sys.argv[1]))"
 _STOP_S = 2.0
@@ -31,6 +34,7 @@ class Warm:
         self._errors: IO[bytes] | None = None
         self._environment: dict[str, str] = {}
         self._ready = False
+        self._stopped = False
 
     @property
     def pid(self) -> int | None:
@@ -79,18 +83,21 @@ class Warm:
             return self._last_line()
 
     def stop(self) -> None:
-        """Ends the process and whatever was forked from it."""
+        """Ends the process and whatever was forked from it, for good."""
         with self._lock:
+            self._stopped = True
             self._stop()
 
     def _start(self) -> None:
+        if self._stopped:
+            raise DtscopeError("this session was closed: load the extension again")
         environment = server_environment()
         if self.pid is not None and read_at_import(environment) == read_at_import(self._environment):
             return
         self._stop()
         ours, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # has no name, goes with the process
-        arguments = [sys.executable, "-c", _CODE, str(theirs.fileno()), json.dumps([entry or os.getcwd() for entry in sys.path])]
+        arguments = [sys.executable, "-c", _CODE, str(theirs.fileno()), json.dumps(sys_path())]
         with theirs:
             self._process = subprocess.Popen(
                 arguments, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors
@@ -143,9 +150,16 @@ class Warm:
         if control is not None:
             control.close()
         if process is not None:
+            if not self._ready:
+                process.kill()  # it is busy importing and has forked nobody yet
             _end(process)
         if errors is not None:
             errors.close()
+
+
+def sys_path() -> list[str]:
+    """The import path of the moment, with the working directory in place of ""."""
+    return [entry or str(Path.cwd()) for entry in sys.path]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The magics in a real shell, as far as they need no rank."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from dtscope_jupyter import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HEAVY = ("torch", "pandas", "plotly", "pyarrow")
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[InteractiveShell]:
+    made = InteractiveShell.instance(history_length=0)
+    made.run_line_magic("load_ext", "dtscope_jupyter")
+    yield made
+    made.run_line_magic("unload_ext", "dtscope_jupyter")
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def shell(loaded: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    return loaded
+
+
+def refusal(shell: InteractiveShell, cell: str) -> str:
+    error = shell.run_cell(cell).error_in_exec
+    assert type(error) is UsageError
+    assert "\n" not in str(error)
+    return str(error)
+
+
+class TestImports:
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "import dtscope_jupyter",
+            "from IPython.core.interactiveshell import InteractiveShell as S; S.instance().run_line_magic('load_ext', 'dtscope_jupyter')",
+        ],
+        ids=["package", "extension"],
+    )
+    def test_neither_package_nor_extension_imports_what_is_heavy(self, statement: str) -> None:
+        probe = f"{statement}\nimport sys; print([name for name in {HEAVY} if name in sys.modules])"
+        assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("cell", "words"),
+        [
+            ("%dtscope opn x", ["unknown subcommand 'opn'", "did you mean open?"]),
+            ("%dtscope open", ["PATH"]),
+            ("%dtscope open nowhere", ["'nowhere' does not exist"]),
+            ("%dtscope open 'nowhere", ["quotation"]),
+            ("%dtscope open *.json", ["'*.json' matches nothing"]),
+            ("%dtscope show nothing", ["'nothing'", "overlap"]),
+            ("%dtscope diagnose", ["no current run"]),
+            ("%dtscope stop", ["nothing to stop"]),
+            ("%dtscope attach nowhere", ["'nowhere' is no directory"]),
+            ("%dtscope attach 99999999", ["no process has pid 99999999"]),
+            ("%dtscope export perfetto", ["no current run"]),
+            ("%dtscope inject flood", ["'flood'", "straggler"]),
+            ("%dtscope inject nan --rank x", ["'x' names no ranks"]),
+            ("%%dtscope runs\nx = 1", ["takes no cell"]),
+            ("%dtscope profile", ["needs a cell"]),
+            ("%%dtscope profile -n 0\nx = 1", ["at least 1 rank, not 0"]),
+            ("%%dtscope profile -n two\nx = 1", ["'two'"]),
+            ("%%dtscope profile --frobnicate\nx = 1", ["--frobnicate"]),
+            ("%%dtscope profile -n 64 --backend nccl\nx = 1", ["-n 64", "GPU"]),
+            ("%%dtscope profile --push absent\nx = 1", ["--push absent", "no such name"]),
+            ("%%dtscope profile --push 1x\nx = 1", ["'1x'"]),
+            ("%%dtscope profile --pull a:some\nx = 1", ["'a:some'"]),
+            ("%%dtscope profile --budget 200%\nx = 1", ["'200%'"]),
+            ("%%dtscope profile --disk -1\nx = 1", ["--disk"]),
+            ("%%dtscope profile --timeout 0\nx = 1", ["'0'"]),
+            ("%%dtscope profile --collect step\nx = 1", ["'step'", "did you mean steps?"]),
+            ("%%dtscope profile --dir /proc/nothing\nx = 1", ["/proc/nothing"]),
+            ("%%dtscope profile --dir /etc/hostname\nx = 1", ["is a file"]),
+            ("%%dtscope profile --name ...\nx = 1", ["'...'"]),
+            ("%%dtscope profile\nx = (\n", ["line 2 of the cell", "never closed"]),
+            ("%%dtscope profile\nx = 1\n!ls\n", ["line 3 of the cell", "'!ls'"]),
+            ("%%dtscope profile\n%time 1\n", ["line 2 of the cell", "'%time'"]),
+        ],
+    )
+    def test_it_is_one_line_with_the_value(self, shell: InteractiveShell, cell: str, words: list[str]) -> None:
+        message = refusal(shell, cell)
+        assert all(word in message for word in words), message
+        assert session.current().running is None
+
+    def test_a_pushed_value_that_cant_be_pickled_is_named(self, shell: InteractiveShell) -> None:
+        shell.run_cell("import threading\nfine, lock = 1, threading.Lock()")
+        assert "--push lock: a lock can't be sent" in refusal(shell, "%%dtscope profile --push fine,lock\nx = 1")
+
+    def test_a_kernel_that_is_a_rank_says_so(self, shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setenv("WORLD_SIZE", "4")
+        message = refusal(shell, "%%dtscope profile\nx = 1")
+        assert "rank 1 of a job of 4" in message
+        assert "attach" in message
+
+    def test_nothing_is_left_behind(self, shell: InteractiveShell, tmp_path: Path) -> None:
+        refusal(shell, "%%dtscope profile --push absent\nx = 1")
+        refusal(shell, "%%dtscope profile\nx = (\n")
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestHelp:
+    @pytest.mark.parametrize("cell", ["%dtscope attach?", "%dtscope help attach", "%%dtscope attach?"])
+    def test_a_question_mark_asks_for_it(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str], cell: str) -> None:
+        assert shell.run_cell(cell).success
+        assert capsys.readouterr().out.startswith("usage: %dtscope attach target\n")
+
+    @pytest.mark.parametrize("cell", ["%dtscope?", "%dtscope help", "%dtscope"])
+    def test_the_overview(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str], cell: str) -> None:
+        assert shell.run_cell(cell).success
+        assert "  diagnose  findings of the current run" in capsys.readouterr().out
+
+    def test_other_questions_are_ipythons(self, shell: InteractiveShell) -> None:
+        assert shell.transform_cell("x?\n") == "get_ipython().run_line_magic('pinfo', 'x')\n"
+
+
+class TestCompletion:
+    @pytest.mark.parametrize(("text", "expected"), [("%dtscope at", "attach"), ("%%dtscope profile --on", "--on-hang")])
+    def test_tab_knows_subcommands_and_options(self, shell: InteractiveShell, text: str, expected: str) -> None:
+        with provisionalcompleter():
+            found: list[Any] = [one.text for one in shell.Completer.completions(text, len(text))]
+        assert expected in found
+
+
+class TestLoading:
+    def test_twice_is_no_harm_and_unloading_undoes_it(self, shell: InteractiveShell) -> None:
+        shell.run_cell("import dtscope_jupyter; dtscope_jupyter.load_ipython_extension(get_ipython())")
+        shell.run_line_magic("unload_ext", "dtscope_jupyter")
+        assert not shell.run_cell("%dtscope help").success
+        shell.run_line_magic("load_ext", "dtscope_jupyter")
+        assert shell.run_cell("%dtscope help").success
+
+
+class TestFaults:
+    def test_they_wait_for_the_next_profile(self, shell: InteractiveShell) -> None:
+        shell.run_cell("%dtscope inject straggler --rank 1,3 --ms 50")
+        assert session.current().faults == [{"fault": "straggler", "rank": 1, "ms": 50.0}, {"fault": "straggler", "rank": 3, "ms": 50.0}]
+        shell.run_cell("%dtscope inject clear")
+        assert session.current().faults == []
+
+
+def test_no_runs_is_said(shell: InteractiveShell) -> None:
+    assert repr(shell.run_cell("%dtscope runs").result) == "no runs in dtscope-runs/ here"
