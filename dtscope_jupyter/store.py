@@ -13,7 +13,9 @@ block. Nothing is handed to pyarrow before its CRC has been checked: pyarrow may
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 import zlib
 from dataclasses import dataclass
@@ -43,11 +45,14 @@ class Block:
     offset: int
     is_schema: bool
 
-    def batch(self) -> pa.RecordBatch:
-        """The rows; ValueError (pa.ArrowInvalid) where they don't fit the schema."""
-        arrow = schema.TABLES[self.table].arrow
+    def batch(self, written: pa.Schema | None = None) -> pa.RecordBatch:
+        """The rows, by the schema that their file begins with; ValueError (pa.ArrowInvalid) where they don't fit it."""
+        arrow = schema.TABLES[self.table].arrow if written is None else written
         batch = pa.ipc.read_record_batch(pa.py_buffer(self.data), arrow)
         batch.validate(full=True)
+        if batch.num_rows != self.rows:
+            message = f"{batch.num_rows} rows where the index says {self.rows}"
+            raise pa.ArrowInvalid(message)
         return batch
 
 
@@ -67,7 +72,11 @@ class BlockWriter:
             os.close(self._data)
             raise
         self._size = 0
-        self._put(self._arrow.serialize(), 0, _SCHEMA)
+        try:
+            self._put(self._arrow.serialize(), 0, _SCHEMA)
+        except OSError:
+            self.close()
+            raise
 
     def append(self, batch: pa.RecordBatch) -> int:
         """Writes one block and returns its bytes; OSError where the disk is full, with nothing left half written."""
@@ -109,69 +118,125 @@ class BlockReader:
     def __init__(self, folder: Path, table: str) -> None:
         """The files need not exist yet."""
         self.table = table
-        self.damaged = 0
         self.newer = 0
+        self._damaged = 0
+        self._waiting = 0
         self._data_path = folder / f"{table}.arrows"
         self._index_path = folder / f"{table}.index"
         self._position = 0
         self._end = 0
+        self._written = schema.TABLES[table].arrow
+
+    @property
+    def damaged(self) -> int:
+        """Blocks that can't be read, those among them whose bytes are missing at the end (until they come)."""
+        return self._damaged + self._waiting
 
     def poll(self, limit: int = 64 * 2**20) -> list[Block]:
-        """The blocks since the last call, up to about `limit` bytes; [] where there is nothing new."""
+        """The blocks since the last call, up to about `limit` bytes; [] where there is nothing new.
+
+        Raises:
+            OSError: The files are there but can't be read, or are no regular files.
+        """
         entries = self._entries()
+        self._waiting = 0
         if not entries:
             return []
-        blocks: list[Block] = []
-        size = 0
-        with self._data_path.open("rb") as data:
-            for entry in entries:
-                if size >= limit:
-                    break
-                self._position += ENTRY_BYTES
-                block = self._block(data.fileno(), entry)
-                if block is not None:
-                    blocks.append(block)
-                    size += len(block.data)
-        return blocks
+        try:
+            descriptor = _open_regular(self._data_path)
+        except FileNotFoundError:
+            self._waiting = len(entries)
+            return []
+        try:
+            return self._blocks(descriptor, entries, limit)
+        finally:
+            os.close(descriptor)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Decoded rows of the new blocks; one that pyarrow refuses counts as damaged."""
+        """Decoded rows of the new blocks, columns as in schema.py; a block that pyarrow refuses counts as damaged."""
         while blocks := self.poll():
             for block in blocks:
-                if block.is_schema:
-                    continue
                 try:
-                    yield block.batch()
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError):
-                    self.damaged += 1
+                    if block.is_schema:
+                        self._written = pa.ipc.read_schema(pa.py_buffer(block.data))
+                    else:
+                        yield conformed(block.batch(self._written), block.table)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError):
+                    self._damaged += 1
 
     def _entries(self) -> list[bytes]:
         try:
-            with self._index_path.open("rb") as index:
-                index.seek(self._position)
-                raw = index.read()
+            descriptor = _open_regular(self._index_path)
         except FileNotFoundError:
             return []
-        if raw and not self._data_path.exists():
-            return []
+        with os.fdopen(descriptor, "rb") as index:
+            index.seek(self._position)
+            raw = index.read()
         whole = len(raw) // ENTRY_BYTES
         return [raw[i * ENTRY_BYTES : (i + 1) * ENTRY_BYTES] for i in range(whole)]
 
-    def _block(self, descriptor: int, entry: bytes) -> Block | None:
+    def _blocks(self, descriptor: int, entries: list[bytes], limit: int) -> list[Block]:
+        blocks: list[Block] = []
+        taken, size = 0, os.fstat(descriptor).st_size
+        for place, entry in enumerate(entries):
+            if taken >= limit:
+                break
+            head = self._head(entry)
+            if head is not None and head[0] + head[1] > size:
+                self._waiting = len(entries) - place
+                break
+            self._position += ENTRY_BYTES
+            block = self._block(descriptor, head) if head else None
+            if block is not None:
+                blocks.append(block)
+                taken += len(block.data)
+        return blocks
+
+    def _head(self, entry: bytes) -> tuple[int, int, int, int, int] | None:
+        """Offset, length, CRC, rows and kind of a sound entry of our version; others are counted."""
         head, check = entry[: _ENTRY.size], entry[_ENTRY.size :]
-        if zlib.crc32(head).to_bytes(4, "little") != check:
-            self.damaged += 1
-            return None
         offset, length, crc, rows, version, kind, _ = _ENTRY.unpack(head)
-        if version > schema.VERSION:
+        if zlib.crc32(head).to_bytes(4, "little") != check:
+            self._damaged += 1
+        elif version > schema.VERSION:
             self.newer += 1
-            return None
-        if offset < self._end or length > MAX_BLOCK_BYTES or kind not in (_SCHEMA, _BATCH):
-            self.damaged += 1
-            return None
+        elif offset < self._end or length > MAX_BLOCK_BYTES or kind not in (_SCHEMA, _BATCH):
+            self._damaged += 1
+        else:
+            return offset, length, crc, rows, kind
+        return None
+
+    def _block(self, descriptor: int, head: tuple[int, int, int, int, int]) -> Block | None:
+        offset, length, crc, rows, kind = head
         data = os.pread(descriptor, length, offset)
         if len(data) != length or zlib.crc32(data) != crc:
-            self.damaged += 1
+            self._damaged += 1
             return None
         self._end = offset + length
         return Block(self.table, data, rows, offset, kind == _SCHEMA)
+
+
+def conformed(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
+    """The batch with the columns of schema.py: what an older release did not write is null, what a newer one adds is left out.
+
+    Raises:
+        pa.ArrowInvalid: A column is of another type, or a required one is missing.
+    """
+    arrow = schema.TABLES[table].arrow
+    if batch.schema.equals(arrow):
+        return batch
+    columns = [batch.column(f.name) if f.name in batch.schema.names else pa.nulls(len(batch), f.type) for f in arrow]
+    for field, column in zip(arrow, columns, strict=True):
+        if column.type != field.type or (not field.nullable and column.null_count):
+            message = f"{table}.{field.name}: {column.type} where {field.type} belongs"
+            raise pa.ArrowInvalid(message)
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _open_regular(path: Path) -> int:
+    """Opens a file for reading, never a pipe that would block nor what a link points to."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
