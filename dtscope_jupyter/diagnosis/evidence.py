@@ -32,9 +32,9 @@ class Evidence:
 
     @cached_property
     def ranks(self) -> Ints:
-        """Ranks of which there is any row, ascending."""
-        found = [np.unique(columns.ints(self.tables[name], "rank")) for name in self.tables]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        """Ranks of which there is any row but notes, ascending."""
+        found = np.concatenate([np.unique(columns.ints(self.tables[name], "rank")) for name in self.tables if name != "notes"])
+        return np.unique(found[found >= 0])
 
     @cached_property
     def members(self) -> dict[str, tuple[int, ...]]:

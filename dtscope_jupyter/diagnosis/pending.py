@@ -139,8 +139,8 @@ def pending(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, ...
 
 
 def known_ranks(tables: Mapping[str, pa.Table]) -> set[int]:
-    """Ranks of which there is any row."""
-    return {rank for table in tables.values() for rank in np.unique(columns.ints(table, "rank")).tolist()}
+    """Ranks of which there is any row but notes."""
+    return {rank for name, table in tables.items() if name != "notes" for rank in np.unique(columns.ints(table, "rank")).tolist()}
 
 
 def _usual_ms(table: pa.Table) -> dict[str, float]:

@@ -85,6 +85,7 @@ class _Trace:
             "clocks": rows.from_rows("clocks", self._clocks()),
             "host": self._waits(step),
         }
+        tables["devices"] = rows.from_rows("devices", self._devices())
         first = min(int(side.start.min()) for side in (host, device) if len(side))
         last = max(int(side.end.max()) for side in (host, device) if len(side))
         world_size = _integer(self.info.get("world_size"))
@@ -152,6 +153,12 @@ class _Trace:
     def _clocks(self) -> list[dict[str, Any]]:
         host = self.around.get("host_name")
         return [{"rank": self.rank, "host": host, "time_ns": self.base or None}] if isinstance(host, str) and host else []
+
+    def _devices(self) -> list[dict[str, Any]]:
+        """The model of the rank's device, where all devices of its host are of one."""
+        told = self.around.get("deviceProperties")
+        names = {str(each["name"]) for each in told if isinstance(each, dict) and "name" in each} if isinstance(told, list) else set()
+        return [{"rank": self.rank, "time_ns": self.base, "device": "cuda", "name": names.pop()}] if len(names) == 1 else []
 
     def _waits(self, step: Ints) -> pa.Table:
         """Waits of the host: for the data loader, and for the device."""
