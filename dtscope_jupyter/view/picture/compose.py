@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which panels a scene gets, and the words in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dtscope_jupyter.view.picture.collectives import Collectives
+from dtscope_jupyter.view.picture.findings import Notes
+from dtscope_jupyter.view.picture.header import Header, Headline
+from dtscope_jupyter.view.picture.heat import Heat
+from dtscope_jupyter.view.picture.lanes import Lanes
+from dtscope_jupyter.view.picture.norms import Norms
+from dtscope_jupyter.view.picture.panel import MARGIN, right
+from dtscope_jupyter.view.picture.ranks import Ranks
+from dtscope_jupyter.view.picture.steps_taken import StepsTaken
+from dtscope_jupyter.view.scene.choose import telling_ranks
+from dtscope_jupyter.view.scene.words import checks, headline
+from dtscope_jupyter.view.text import count, duration
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.view.picture.canvas import Canvas
+    from dtscope_jupyter.view.picture.panel import Panel
+    from dtscope_jupyter.view.scene.build import Scene
+
+_MAP = (192, 200)
+_TABLE_ROWS = 12
+_TABLE_SHARE = 0.56
+_MOST_FINDINGS = 6
+_COLOR = {"info": "accent", "warning": "warning", "critical": "critical"}
+
+
+def panels(scene: Scene, canvas: Canvas, title: str, subtitle: str) -> list[list[Panel]]:
+    """Rows of panels from top to bottom; `canvas` measures text."""
+    rows: list[list[Panel]] = [[Header(title, subtitle, str(scene.observer))], [_headline(scene, canvas)]]
+    if scene.timeline is None and scene.progress is not None:
+        rows.append([StepsTaken(scene.progress, scene.blamed)])
+    else:
+        marked = scene.chosen.step if scene.chosen else None
+        rows.append([Heat(scene.exposed, scene.exposed.pooled(*_MAP), scene.step_ms, scene.comm.values, marked, scene.blamed)])
+        rows.append([_lanes(scene)])
+    rows.append(_numbers(scene, canvas))
+    if scene.gradients is not None:
+        rows.append([Norms(scene.gradients)])
+    rows.append(_notes(scene))
+    return [row for row in rows if row]
+
+
+def _headline(scene: Scene, canvas: Canvas) -> Headline:
+    words, detail, severity = headline(scene)
+    room = right(canvas) - MARGIN - 36
+    color = "rule" if scene.findings is None or not scene.ranks else _COLOR.get(severity, "good")
+    return Headline(wrap(canvas, words, room, 15.5), wrap(canvas, detail, room, 12.5), color, severity not in ("warning", "critical"))
+
+
+def _lanes(scene: Scene) -> Lanes:
+    if scene.timeline is None:
+        return Lanes(None, None, "Timeline", "", scene.blamed)
+    name = "Timeline" if scene.chosen is None else f"Step {scene.chosen.step}"
+    parts = [duration(scene.timeline.length_ns / 1e6)]
+    if scene.chosen is not None:
+        parts.append(scene.chosen.why)
+    if len(scene.timeline.lanes) < len(scene.ranks):
+        parts.append(f"{len(scene.timeline.lanes)} telling ranks of {len(scene.ranks)}")
+    if scene.uncertainty_ms > 0:
+        parts.append(f"clocks ±{duration(scene.uncertainty_ms)}")
+    return Lanes(scene.timeline, scene.calls[0] if scene.calls else None, name, " · ".join(parts), scene.blamed)
+
+
+def _numbers(scene: Scene, canvas: Canvas) -> list[Panel]:
+    numbers = scene.numbers
+    if not len(numbers):
+        return []
+    width = (right(canvas) - MARGIN) * _TABLE_SHARE
+    first = [*scene.blamed, *(call.last for call in scene.calls[:1])]
+    kept = telling_ranks([int(r) for r in numbers.index], first, numbers["exposed_ms"].tolist(), _TABLE_ROWS)
+    table = Ranks(numbers.loc[kept], len(numbers) - len(kept), scene.blamed, width)
+    if not scene.calls or scene.timeline is None:
+        return [table]
+    where = f"step {scene.chosen.step}" if scene.chosen else "whole recording"
+    return [table, Collectives(scene.calls[: max(len(kept), 4)], where, scene.blamed, MARGIN + width + 40)]
+
+
+def _notes(scene: Scene) -> list[Panel]:
+    others = (scene.findings or [])[1:]
+    lines: list[tuple[str | None, str, bool]] = [(_COLOR[f.severity], f.sentence, True) for f in others[:_MOST_FINDINGS]]
+    if len(others) > _MOST_FINDINGS:
+        lines.append((None, f"and {count(len(others) - _MOST_FINDINGS, 'more finding')}", False))
+    lines += [("good" if good else "critical", words, False) for good, words in checks(scene)]
+    return [Notes("Also found" if others else "Checked", lines, MARGIN)] if lines else []
+
+
+def wrap(canvas: Canvas, text: str, width: float, size: float, most: int = 2) -> list[str]:
+    """At most `most` lines, broken between words, the last shortened."""
+    lines: list[str] = []
+    rest = text.split()
+    while rest and len(lines) < most - 1:
+        taken = len(rest)
+        while taken > 1 and canvas.measure(" ".join(rest[:taken]), size=size) > width:
+            taken -= 1
+        lines.append(canvas.fit(" ".join(rest[:taken]), width, size=size))
+        rest = rest[taken:]
+    return [*lines, canvas.fit(" ".join(rest), width, size=size)] if rest else lines
+
+

@@ -1,0 +1,151 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The overlap map: exposed communication as rank x step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtscope_jupyter.view.palette import readable_on
+from dtscope_jupyter.view.picture.panel import LABEL, LEFT, TITLE, message, right, title
+from dtscope_jupyter.view.picture.scales import Bytes, scale_end, shades, whole_ticks
+from dtscope_jupyter.view.text import count, significant
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.view.picture.canvas import Canvas
+    from dtscope_jupyter.view.scene.matrix import Matrix, Pooled, Reals
+
+_ROOMY, _TIGHT = 8, 16
+_WRITTEN = 46
+_AXIS = 24
+_QUIET_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """`matrix` in ms, `pooled` what is drawn of it, `talked` all communication in ms; `marked` is outlined.
+
+    `step_ms` sets the scale, so that a healthy map stays pale.
+    """
+
+    matrix: Matrix
+    pooled: Pooled
+    step_ms: float
+    talked: Reals
+    marked: int | None
+    blamed: list[int]
+
+    @property
+    def row(self) -> float:
+        """Height of a row."""
+        rows = self.pooled.values.shape[0]
+        return 22 if rows <= _ROOMY else 15 if rows <= _TIGHT else max(2.0, min(10.0, 300 / rows))
+
+    @property
+    def height(self) -> int:
+        """Its height in logical pixels."""
+        return TITLE + (22 if self._nothing else round(self.row * self.pooled.values.shape[0]) + _AXIS)
+
+    @property
+    def _nothing(self) -> str:
+        if not self.matrix.ranks:
+            return "No step with times was recorded, so there is no map."
+        if np.nansum(self.talked) > 0:
+            return ""
+        return "No communication with times was recorded, so nothing could be exposed."
+
+    @property
+    def top_ms(self) -> float:
+        """The dear end of the scale: the largest value, and at least a fifth of a step."""
+        values = self.matrix.values[~np.isnan(self.matrix.values)]
+        return scale_end(max(float(values.max(initial=0)), _QUIET_SHARE * self.step_ms if self.step_ms > 0 else 0))
+
+    def draw(self, canvas: Canvas, top: float) -> None:
+        """Draws it below `top`."""
+        if self._nothing:
+            title(canvas, top, "Exposed communication", "ms a step, rank × step")
+            message(canvas, top, self._nothing)
+            return
+        pooled = self.pooled
+        begin = self._legend(canvas, top)
+        title(canvas, top, "Exposed communication", self._about(pooled), until=begin)
+        colors = shades(pooled.values, self.top_ms, canvas.palette)
+        self._paint(canvas, top + TITLE, colors)
+        self._write(canvas, top + TITLE, pooled, colors)
+        self._labels(canvas, top + TITLE, pooled)
+        self._mark(canvas, top + TITLE, pooled)
+
+    def _about(self, pooled: Pooled) -> str:
+        words = "ms a step, rank × step"
+        if pooled.down > 1 or pooled.across > 1:
+            words += f" · each cell the largest of {count(pooled.down, 'rank')} × {count(pooled.across, 'step')}"
+        if self.matrix.exact.all():
+            return words + " · exact (profiled)"
+        return words + (" · dot: exact (profiled)" if self.matrix.exact.any() else "")
+
+    def _legend(self, canvas: Canvas, top: float) -> float:
+        words = f"{self.top_ms:g} ms"
+        x = right(canvas) - canvas.text(right(canvas), top + 13, words, size=12, color="quiet", align="right") - 8
+        ramp = shades(np.linspace(0, 1, 24)[None, :], 1.0, canvas.palette)
+        canvas.cells(x - 120, top + 3, x, top + 14, ramp)
+        canvas.text(x - 128, top + 13, "0", size=12, color="quiet", align="right")
+        return x - 150
+
+    def _edges(self, canvas: Canvas, pooled: Pooled) -> list[float]:
+        width = (right(canvas) - LEFT) / pooled.values.shape[1]
+        return [LEFT + width * i for i in range(pooled.values.shape[1] + 1)]
+
+    def _paint(self, canvas: Canvas, top: float, colors: Bytes) -> None:
+        rows, columns = colors.shape[:2]
+        canvas.cells(LEFT, top, right(canvas), top + self.row * rows, colors)
+        if self.row >= 15:  # noqa: PLR2004
+            for i in range(1, rows):
+                canvas.rectangle(LEFT, top + self.row * i - 1, right(canvas), top + self.row * i + 1, "paper")
+        width = (right(canvas) - LEFT) / columns
+        if width >= 5:  # noqa: PLR2004
+            for i in range(1, columns):
+                canvas.rectangle(LEFT + width * i - 0.5, top, LEFT + width * i + 0.5, top + self.row * rows, "paper")
+
+    def _write(self, canvas: Canvas, top: float, pooled: Pooled, colors: Bytes) -> None:
+        edges = self._edges(canvas, pooled)
+        written = edges[1] - edges[0] >= _WRITTEN and self.row >= 15  # noqa: PLR2004
+        dotted = not self.matrix.exact.all() and self.row >= 6 and edges[1] - edges[0] >= 4  # noqa: PLR2004
+        for (i, j), value in np.ndenumerate(pooled.values):
+            x, y = (edges[j] + edges[j + 1]) / 2, top + self.row * (i + 0.5)
+            ink = readable_on(tuple(int(c) for c in colors[i, j]))  # type: ignore[arg-type]
+            if written:
+                canvas.text(x, y + 4.5, significant(float(value)), size=12, color=ink, align="middle")
+            if dotted and pooled.exact[i, j]:
+                canvas.dot(edges[j] + 8 if written else x, y, 1.2, ink)
+
+    def _labels(self, canvas: Canvas, top: float, pooled: Pooled) -> None:
+        rows, bottom = pooled.values.shape[0], top + self.row * pooled.values.shape[0]
+        apart = 1 if self.row >= 15 else -(-14 // self.row)  # noqa: PLR2004
+        for i in whole_ticks(0, rows - 1, int(rows // apart) + 1) if apart > 1 else range(rows):
+            rank = self.matrix.ranks[i * pooled.down]
+            bold = pooled.down == 1 and rank in self.blamed
+            y = top + self.row * (i + 0.5) + 4.5
+            canvas.text(LABEL, y, f"rank {rank}", color="ink" if bold else "quiet", bold=bold, align="right")
+        edges = self._edges(canvas, pooled)
+        last = -1e9
+        for j in whole_ticks(0, len(edges) - 2, 11):
+            words = f"{'step ' if not j else ''}{self.matrix.steps[j * pooled.across]}"
+            x = max((edges[j] + edges[j + 1]) / 2, LEFT + canvas.measure(words, size=12) / 2)
+            if x - last > canvas.measure(words, size=12) + 8:
+                canvas.text(x, bottom + 16, words, size=12, color="quiet", align="middle")
+                last = x
+
+    def _mark(self, canvas: Canvas, top: float, pooled: Pooled) -> None:
+        if self.marked is None or self.marked not in self.matrix.steps or len(self.matrix.steps) == 1:
+            return
+        edges = self._edges(canvas, pooled)
+        j = self.matrix.steps.index(self.marked) // pooled.across
+        x0, x1 = edges[j] - 0.5, edges[j + 1] + 0.5
+        y0, y1 = top - 3, top + self.row * pooled.values.shape[0] + 3
+        for left, end in ((x0 - 1.5, x0), (x1, x1 + 1.5)):
+            canvas.rectangle(left, y0, end, y1, "select")
+        for above, below in ((y0, y0 + 1.5), (y1 - 1.5, y1)):
+            canvas.rectangle(x0 - 1.5, above, x1 + 1.5, below, "select")

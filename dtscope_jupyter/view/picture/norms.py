@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The gradient strip: norms as group of parameters x rank, on a logarithmic scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtscope_jupyter.view.palette import readable_on
+from dtscope_jupyter.view.picture.panel import LABEL, LEFT, TITLE, right, title
+from dtscope_jupyter.view.picture.scales import Bytes, shades
+from dtscope_jupyter.view.text import duration, significant
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.view.picture.canvas import Canvas
+    from dtscope_jupyter.view.scene.gradients import Gradients
+    from dtscope_jupyter.view.scene.matrix import Reals
+
+_ROW = 20
+_WRITTEN = 44
+_COLUMNS = 200
+_DECADES = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """The gradients of the last step that has them."""
+
+    gradients: Gradients
+
+    @property
+    def height(self) -> int:
+        """Its height in logical pixels."""
+        return TITLE + _ROW * len(self.gradients.groups) + 22
+
+    def draw(self, canvas: Canvas, top: float) -> None:
+        """Draws it below `top`."""
+        shown = self.gradients
+        title(canvas, top, "Gradients", self._about(), until=right(canvas))
+        norms = shown.norms[:, :: -(-shown.norms.shape[1] // _COLUMNS)]
+        colors = shades(_position(norms), 1.0, canvas.palette)
+        bottom = top + TITLE + _ROW * len(shown.groups)
+        canvas.cells(LEFT, top + TITLE, right(canvas), bottom, colors)
+        for i in range(1, len(shown.groups)):
+            canvas.rectangle(LEFT, top + TITLE + _ROW * i - 1, right(canvas), top + TITLE + _ROW * i + 1, "paper")
+        self._cells(canvas, top + TITLE, norms, colors)
+        for i, group in enumerate(shown.groups):
+            name = canvas.fit_end(group, LABEL - 12, size=12)
+            canvas.text(LABEL, top + TITLE + _ROW * i + 14.5, name, size=12, color="quiet", align="right")
+
+    def _about(self) -> str:
+        shown = self.gradients
+        words = f"L2 norm {shown.which} averaging over ranks, step {shown.step}, log scale"
+        if shown.first_ready and shown.first_ready != shown.last_ready:
+            words += f" · ready first {shown.first_ready}, last {shown.last_ready}, {duration(shown.apart_ms)} apart"
+        return words
+
+    def _cells(self, canvas: Canvas, top: float, norms: Reals, colors: Bytes) -> None:
+        columns = norms.shape[1]
+        width = (right(canvas) - LEFT) / columns
+        bottom = top + _ROW * len(norms)
+        for j in range(columns if width >= 5 else 0):  # noqa: PLR2004
+            if j:
+                canvas.rectangle(LEFT + width * j - 0.5, top, LEFT + width * j + 0.5, bottom, "paper")
+            if width < _WRITTEN:
+                continue
+            canvas.text(LEFT + width * (j + 0.5), bottom + 15, f"rank {self.gradients.ranks[j]}", size=12, color="quiet", align="middle")
+            for i, value in enumerate(norms[:, j]):
+                ink = readable_on(tuple(int(c) for c in colors[i, j]))  # type: ignore[arg-type]
+                canvas.text(LEFT + width * (j + 0.5), top + _ROW * i + 14.5, significant(float(value)), size=12, color=ink, align="middle")
+
+
+def _position(norms: Reals) -> Reals:
+    """Places on the ramp between the smallest and the largest norm, at least a decade apart, on a log scale."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(norms > 0, np.log10(norms), np.nan)
+    known = logs[np.isfinite(logs)]
+    if not len(known):
+        return np.where(np.isnan(norms), np.nan, 0.0)
+    low = float(known.min())
+    span = max(float(known.max()) - low, _DECADES)
+    place = 0.1 + 0.8 * (logs - low) / span
+    return np.where(np.isposinf(norms), 1.0, np.where(norms == 0, 0.0, place))

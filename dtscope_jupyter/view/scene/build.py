@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Puts the scene together from a run's tables and its diagnosis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+
+from dtscope_jupyter.analysis.activity import activity
+from dtscope_jupyter.analysis.clocks import offsets
+from dtscope_jupyter.analysis.overlap import overlap_of
+from dtscope_jupyter.analysis.waits import timed, waits
+from dtscope_jupyter.schema import TABLES
+from dtscope_jupyter.view.scene.calls import Call, calls
+from dtscope_jupyter.view.scene.choose import Chosen, telling_ranks, telling_step
+from dtscope_jupyter.view.scene.gradients import Gradients, gradients
+from dtscope_jupyter.view.scene.matrix import Matrix, matrix
+from dtscope_jupyter.view.scene.numbers import numbers, step_times
+from dtscope_jupyter.view.scene.observer import Observer, observer
+from dtscope_jupyter.view.scene.progress import Progress, progress
+from dtscope_jupyter.view.scene.select import ranks_of
+from dtscope_jupyter.view.scene.timeline import Timeline, on_one_clock, timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from dtscope_jupyter.diagnosis.finding import Finding
+    from dtscope_jupyter.diagnosis.result import Diagnosis
+
+LANES, CALLS = 12, 6
+_ALL_LANES = 16
+_COSTS = ("warning", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that the picture and the report say of a run; a part is None where nothing of it was recorded."""
+
+    ranks: list[int]
+    findings: list[Finding] | None
+    exposed: Matrix
+    comm: Matrix
+    step_ms: float
+    numbers: pd.DataFrame
+    chosen: Chosen | None
+    timeline: Timeline | None
+    calls: list[Call]
+    uncertainty_ms: float
+    observer: Observer
+    gradients: Gradients | None
+    progress: Progress | None
+    nonfinite: float
+    agree: bool | None
+
+    @property
+    def blamed(self) -> list[int]:
+        """The ranks that findings name which cost something; none where they name all."""
+        costly = [f for f in self.findings or [] if f.severity in _COSTS]
+        named = {rank for finding in costly for rank in finding.ranks}
+        return [] if named.issuperset(self.ranks) else sorted(named)
+
+
+def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
+    """Builds it; an analysis that finds nothing leaves its part empty."""
+    acts, clocks = activity(tables), offsets(tables, None)
+    by_step = overlap_of(acts, ("rank", "step"), tables["steps"])
+    exposed = matrix(by_step, "exposed_ms")
+    findings = None if diagnosis is None else list(diagnosis.findings)
+    chosen = telling_step(exposed, _blamed_steps(findings))
+    by_rank = by_step if len(by_step) else overlap_of(acts, ("rank",), tables["steps"])
+    times = step_times(tables)
+    mean = numbers(by_rank, waits(tables, by="rank"), times)
+    ranks = ranks_of(tables, TABLES)
+    step = chosen.step if chosen else None
+    waited = timed(tables)
+    worst = calls(waited, step, CALLS)
+    first = [*(call.last for call in worst[:1]), *(r for f in findings or [] for r in f.ranks)]
+    limit = len(ranks) if len(ranks) <= _ALL_LANES else LANES
+    shown = telling_ranks([int(r) for r in mean.index], first, mean["exposed_ms"].tolist(), limit)
+    return Scene(
+        ranks=ranks,
+        findings=findings,
+        exposed=exposed,
+        comm=matrix(by_step, "comm_ms"),
+        step_ms=float(times["step_ms"].median()),
+        numbers=mean,
+        chosen=chosen,
+        timeline=timeline(on_one_clock(acts, clocks), step, shown),
+        calls=worst,
+        uncertainty_ms=clocks.worst / 1e6,
+        observer=observer(tables),
+        gradients=gradients(tables),
+        progress=progress(tables),
+        nonfinite=_total(tables),
+        agree=_agree(tables),
+    )
+
+
+def _blamed_steps(findings: list[Finding] | None) -> list[int] | None:
+    costly = [f for f in findings or [] if f.severity in _COSTS]
+    return list(costly[0].steps) if costly else None
+
+
+def _total(tables: Mapping[str, pa.Table]) -> float:
+    """NaN and infinite values in all gradients; NaN where nobody counted."""
+    counted = [pc.sum(tables[name]["nonfinite"]).as_py() for name in ("steps", "gradients")]
+    known = [value for value in counted if value is not None]
+    return float(max(known)) if known else float("nan")
+
+
+def _agree(tables: Mapping[str, pa.Table]) -> bool | None:
+    """Whether every step's synchronised norm is the same on all ranks; None where fewer than two tell."""
+    steps = tables["steps"].select(["rank", "step", "synced_norm"]).to_pandas().dropna()
+    norms = steps.groupby("step")["synced_norm"].agg(["min", "max", "count"])
+    norms = norms[(norms["count"] > 1) & np.isfinite(norms["max"])]
+    return bool((norms["max"] - norms["min"] <= 1e-6 * norms["max"].abs()).all()) if len(norms) else None

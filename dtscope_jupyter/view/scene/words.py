@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The first sentence of a run and what was checked, in words that claim no more than was seen."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from dtscope_jupyter.view.scene.sentences import price
+from dtscope_jupyter.view.text import count, duration, significant
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.view.scene.build import Scene
+
+
+def headline(scene: Scene) -> tuple[str, str, str]:
+    """The sentence, the line under it, and the severity: info, warning, critical, or none."""
+    if not scene.findings:
+        return _calm(scene), measured(scene), "none"
+    top = scene.findings[0]
+    parts = [price(top), top.advice, f"Confidence {top.confidence:.2f}."]
+    return top.sentence, " ".join(_ended(part) for part in parts if part), str(top.severity)
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _calm(scene: Scene) -> str:
+    if not scene.ranks:
+        return "Nothing was recorded."
+    seen = f"{count(len(scene.exposed.steps), 'step')} on {count(len(scene.ranks), 'rank')}"
+    if scene.findings is None:
+        return f"Measured, not judged: {seen}."
+    return f"No finding in {seen}."
+
+
+def measured(scene: Scene) -> str:
+    """Exposed communication and overlap ratio of the mean step, where they are known."""
+    numbers = scene.numbers
+    exposed, ratio = float(numbers["exposed_ms"].mean()), float(numbers["overlap_ratio"].mean())
+    if not math.isfinite(exposed) or float(numbers["comm_ms"].sum()) == 0:
+        return "No communication with times was seen." if scene.ranks else ""
+    share = f", {significant(100 * exposed / scene.step_ms)} % of a step of {duration(scene.step_ms)}" if scene.step_ms > 0 else ""
+    return f"Exposed communication {duration(exposed)} a step{share}; overlap ratio {ratio:.2f}."
+
+
+def checks(scene: Scene) -> list[tuple[bool, str]]:
+    """What the gradients say: whether it is in order, and the words; empty where nothing was counted."""
+    said: list[tuple[bool, str]] = []
+    if scene.agree:
+        said.append((True, "synchronised gradients agree on all ranks"))
+    if scene.nonfinite == 0:
+        said.append((True, "no NaN or infinite gradient"))
+    if scene.nonfinite > 0:
+        said.append((False, f"{count(int(scene.nonfinite), 'NaN or infinite gradient value')}"))
+    return said

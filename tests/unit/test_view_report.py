@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The report that stays in a notebook when kernel, browser and network are gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from dtscope_jupyter.run import Run
+from dtscope_jupyter.view.report import Report
+from dtscope_jupyter.view.report.lines import shown_path
+from tests.view_tables import ddp, tables
+
+
+def report(path: Path | None = Path("runs/first"), **made: int) -> Report:
+    return Report(Run(ddp(**made), name="first", path=path))
+
+
+class TestBundle:
+    def test_is_a_png_and_text_and_nothing_else(self) -> None:
+        data, metadata = report()._repr_mimebundle_()
+        assert sorted(data) == ["image/png", "text/plain"]
+        assert data["image/png"].startswith(b"\x89PNG")
+        assert metadata == {"image/png": {"width": 1000}}
+
+    def test_is_what_ipython_shows(self) -> None:
+        data, metadata = InteractiveShell.instance().display_formatter.format(report())
+        assert sorted(data) == ["image/png", "text/plain"]
+        assert metadata["image/png"] == {"width": 1000}
+
+    def test_is_the_same_twice(self) -> None:
+        first, second = report(late=2), report(late=2)
+        assert str(first) == str(second)
+        assert first.png == second.png
+
+    def test_saves_its_picture(self, tmp_path: Path) -> None:
+        shown = report()
+        assert shown.save(tmp_path / "run.png").read_bytes() == shown.png
+
+
+class TestText:
+    def test_says_who_what_and_where(self) -> None:
+        lines = str(report(late=2)).splitlines()
+        assert lines[0] == "first: 4 ranks · gloo · 12 steps"
+        assert lines[-1] == "run directory: runs/first"
+        assert any(line.split()[:2] == ["rank", "step"] for line in lines)
+
+    def test_has_the_numbers_of_the_run(self) -> None:
+        row = next(line for line in str(report(exposed_ms=5)).splitlines() if line.strip().startswith("0 "))
+        rank, step, _, comm, exposed, ratio, *_ = row.split()
+        assert (rank, float(step), float(comm), float(exposed)) == ("0", 100.0, 25.0, 5.0)
+        assert float(ratio) == pytest.approx(0.8)
+
+    def test_lists_at_most_sixteen_ranks(self) -> None:
+        lines = str(report(ranks=40)).splitlines()
+        assert "and 24 more ranks" in lines
+
+    def test_of_nothing_says_so(self) -> None:
+        assert "Nothing was recorded." in str(Report(Run(tables(), name="empty")))
+
+    def test_shows_no_absolute_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert shown_path(tmp_path / "a" / "b") == "a/b"
+        assert shown_path(Path("../x")) == "../x"
+        assert shown_path(Path("/somewhere/else")) == "else"
