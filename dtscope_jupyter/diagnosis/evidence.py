@@ -84,7 +84,8 @@ class Evidence:
     def exposed_transfer(self) -> Reals:
         """Exposed communication that no rank's wait explains (S,), ms: the least over ranks."""
         exposed = self.steps.column("exposed_ms")
-        return np.where(np.isfinite(exposed).any(0), np.nanmin(np.where(np.isfinite(exposed), exposed, np.inf), axis=0), np.nan)
+        known = np.isfinite(exposed)
+        return np.where(known.any(0), np.min(np.where(known, exposed, np.inf), axis=0, initial=np.inf), np.nan)
 
     def step_numbers(self, chosen: Ints) -> tuple[int, ...]:
         """Step numbers of columns of the step matrix."""
