@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -107,7 +107,7 @@ class Run:
     @property
     def world_size(self) -> int:
         """Ranks of the job, whether present or not; at least what process groups and ranks imply."""
-        if self._world_size is not None:
+        if self._world_size:
             return self._world_size
         members = self.tables["groups"].column("ranks").combine_chunks().flatten()
         sizes = self.tables["collectives"].column("group_size").to_numpy()
@@ -269,6 +269,7 @@ def _run_directory(path: Path) -> Path | None:
 def _imported(paths: list[Path]) -> Run:
     from dtscope_jupyter import ingest
 
-    found: Any = ingest.read(paths)
+    found = ingest.read(paths)
     name = paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
-    return Run(found.tables, name=name, path=paths[0] if len(paths) == 1 else None, topology=found.topology)
+    path = paths[0] if len(paths) == 1 else None
+    return Run(found.tables, name=name, path=path, world_size=found.world_size, topology=found.topology)

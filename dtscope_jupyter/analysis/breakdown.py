@@ -102,7 +102,8 @@ def _extent(groups: Groups, start: Ints, end: Ints) -> Ints:
     first, last = np.full(groups.count, np.iinfo(np.int64).max), np.full(groups.count, np.iinfo(np.int64).min)
     np.minimum.at(first, groups.of_row, start)
     np.maximum.at(last, groups.of_row, end)
-    return last - first
+    extent: Ints = last - first
+    return extent
 
 
 def _reasons(axis: Axis, busy: intervals.Set, line: Ints, times: tuple[Ints, Ints], delay: int) -> tuple[Ints, Ints, Ints]:
