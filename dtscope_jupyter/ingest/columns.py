@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dtscope_jupyter.intervals import Ints
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from decimal import Decimal
 
     from dtscope_jupyter.ingest.events import Args, Batch, Event
+    from dtscope_jupyter.intervals import Ints
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -86,7 +85,8 @@ class Names(dict[str, int]):
 
     def having(self, flag: int) -> Bools:
         """Which codes have `flag`."""
-        return (np.array(self.flags, np.int8) & flag) != 0
+        flags: Bools = (np.array(self.flags, np.int8) & flag) != 0
+        return flags
 
 
 class _Categories(dict[str, int]):
@@ -120,7 +120,7 @@ class Spans:
         """Number of spans."""
         return len(self.kind)
 
-    def chosen(self, rows: Any) -> Spans:  # noqa: ANN401 - any index of numpy
+    def chosen(self, rows: Any) -> Spans:
         """The spans of some rows."""
         return Spans(*(getattr(self, name)[rows] for name in Spans.__slots__))
 
@@ -259,7 +259,7 @@ def _decimal_nanoseconds(microseconds: Sequence[int | float | Decimal | None]) -
     return np.fromiter((_exact(value) for value in microseconds), np.int64, len(microseconds))
 
 
-def _exact(value: int | float | Decimal | None) -> int:
+def _exact(value: float | Decimal | None) -> int:
     if value is None or not -_MOST_US <= value <= _MOST_US:
         return _NO_TIME
     if isinstance(value, float) and abs(value) >= _FLOAT_EXACT_US:

@@ -49,7 +49,9 @@ class Calls:
             for row, arg in args.items()
         )
         self.all = sorted(found, key=lambda call: (call.start, -call.end))
-        self._by_external = {call.args.external: call for call in self.all if call.args.collective and call.args.external is not None}
+        self._by_external: dict[int | None, Call] = {
+            call.args.external: call for call in self.all if call.args.collective and call.args.external is not None
+        }
         self._by_thread: dict[int, list[Call]] = defaultdict(list)
         for call in self.all:
             self._by_thread[call.thread].append(call)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -82,7 +83,7 @@ def _same_entries(rows: _Rows, dumped: Ints, into: Ints) -> None:
     order = np.lexsort(keys[::-1])
     dumped, keys = dumped[order], keys[:, order]
     same = (keys[:5, 1:] == keys[:5, :-1]).all(axis=0) & (keys[3, 1:] != _NONE)
-    first = np.maximum.accumulate(np.where(np.append(False, same), 0, np.arange(len(dumped))))  # noqa: FBT003
+    first = np.maximum.accumulate(np.where(np.append(False, same), 0, np.arange(len(dumped))))
     into[dumped[1:][same]] = dumped[first[1:][same]]
 
 
@@ -125,16 +126,17 @@ def _nearest(rows: _Rows, a: Ints, b: Ints, into: Ints) -> None:
     mutual = (of_b[of_a] == places) & (np.abs(rows.enqueue[a] - rows.enqueue[b[of_a]]) <= _NEAR_NS)
     mutual &= _agree(rows, a, b[of_a])
     pairs = [(-1, -1), *zip(places[mutual].tolist(), of_a[mutual].tolist(), strict=True), (len(a), len(b))]
-    for (a0, b0), (a1, b1) in zip(pairs, pairs[1:], strict=False):
+    for (a0, b0), (a1, b1) in itertools.pairwise(pairs):
         if a0 >= 0:
             into[b[b0]] = a[a0]
-        inner = 0 <= a0 and a1 < len(a)
+        inner = a0 >= 0 and a1 < len(a)
         if inner and a1 - a0 == b1 - b0 > 1 and _agree(rows, a[a0 + 1 : a1], b[b0 + 1 : b1]).all():
             into[b[b0 + 1 : b1]] = a[a0 + 1 : a1]
 
 
 def _agree(rows: _Rows, a: Ints, b: Ints) -> Bools:
-    return (rows.operation[a] == rows.operation[b]) | rows.vague[a] | rows.vague[b]
+    agree: Bools = (rows.operation[a] == rows.operation[b]) | rows.vague[a] | rows.vague[b]
+    return agree
 
 
 def _closest(times: Ints, others: Ints) -> Ints:
@@ -170,7 +172,7 @@ def _filled(column: pa.ChunkedArray) -> Ints:
     return values
 
 
-def _codes(column: pa.ChunkedArray, words: tuple[str, ...]) -> Any:  # noqa: ANN401 - int32 array
+def _codes(column: pa.ChunkedArray, words: tuple[str, ...]) -> Any:
     return pc.fill_null(pc.index_in(_plain(column), pa.array(words)), len(words)).to_numpy()
 
 

@@ -9,7 +9,7 @@ the end of one event up to a brace inside another is never valid JSON.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal  # noqa: TC003 - msgspec looks it up
 from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dtscope_jupyter.ingest.files import Stream
 
-PIECE_BYTES = 4 * 2**20
+PIECE_BYTES = 2**19
 MAX_EVENT_BYTES = 64 * 2**20
 _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BOUNDARY = re.compile(rb"\}(\s*,\s*)\{")
@@ -72,7 +72,7 @@ class ExactEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
 
 _OTHERS = tuple(msgspec.defstruct(f"Phase{i}", [], tag_field="ph", tag=phase, gc=False) for i, phase in enumerate(_PHASES))
 _EVENTS = msgspec.json.Decoder(list[Union[(Event, *_OTHERS)]])  # type: ignore[valid-type]
-_EVENT = msgspec.json.Decoder(Union[(Event, *_OTHERS)])  # type: ignore[arg-type,valid-type]
+_EVENT = msgspec.json.Decoder(Union[(Event, *_OTHERS)])
 _EXACT = msgspec.json.Decoder(list[Union[(ExactEvent, *_OTHERS)]])  # type: ignore[valid-type]
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 _AROUND = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -129,8 +129,7 @@ class Reader:
             cut = self._cut(buffer)
             if cut is None:
                 if len(buffer) > MAX_EVENT_BYTES:
-                    message = f"no event ends within {MAX_EVENT_BYTES >> 20} MiB"
-                    raise Unreadable(message)
+                    raise Unreadable(f"no event ends within {MAX_EVENT_BYTES >> 20} MiB")
                 continue
             batch, end = cut
             buffer = buffer[end:]
@@ -148,15 +147,13 @@ class Reader:
                 return head.lstrip()[1:]
             if len(head) > MAX_EVENT_BYTES:
                 break
-        message = "no list of traceEvents" + (f": {self._stream.damage}" if self._stream.damage else "")
-        raise Unreadable(message)
+        raise Unreadable("no list of traceEvents" + (f": {self._stream.damage}" if self._stream.damage else ""))
 
     def _keep(self, text: bytes) -> None:
         try:
             around = _AROUND.decode(text)
         except msgspec.DecodeError as error:
-            message = f"no JSON object around traceEvents: {error}"
-            raise Unreadable(message) from error
+            raise Unreadable(f"no JSON object around traceEvents: {error}") from error
         around.pop("traceEvents", None)
         self.around |= {key: msgspec.json.decode(value) for key, value in around.items()}
 
@@ -164,7 +161,7 @@ class Reader:
         """The batch of the whole events in `buffer`, and where the next event begins; None where none ends."""
         for match in _last_boundaries(buffer):
             try:
-                return Batch(b"[%b]" % memoryview(buffer)[: match.start() + 1]), match.end() - 1
+                return Batch(b"[%b]" % buffer[: match.start() + 1]), match.end() - 1
             except msgspec.DecodeError:
                 continue
         return None
@@ -194,7 +191,7 @@ class Reader:
             if match is None:
                 break
             try:
-                return Batch(b"[%b]" % memoryview(buffer)[: match.start() + 1])
+                return Batch(b"[%b]" % buffer[: match.start() + 1])
             except msgspec.DecodeError as error:
                 end = min(match.start(), _position(error, match.start()))
         return Batch(b"[]")

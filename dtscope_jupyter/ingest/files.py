@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from isal import igzip, isal_zlib
 
@@ -61,15 +61,15 @@ class Stream:
 
     def __init__(self, path: Path) -> None:
         """OSError where the file can't be opened."""
-        self._file: BinaryIO = path.open("rb")
-        self.size = os.fstat(self._file.fileno()).st_size
+        with path.open("rb") as file:
+            packed = file.read(2) == _GZIP
+            self.size = os.fstat(file.fileno()).st_size
+        self._file: BinaryIO = igzip.IGzipFile(path, "rb") if packed else path.open("rb")  # type: ignore[no-untyped-call]
         self.limit = max(_LEAST_LIMIT, _MOST_RATIO * self.size)
         self.position = 0
         self.damage: str | None = None
-        if self._file.peek(2)[:2] == _GZIP:  # type: ignore[attr-defined]
-            self._file = cast("BinaryIO", igzip.GzipFile(fileobj=self._file, mode="rb"))
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Self:
         """The stream itself."""
         return self
 
@@ -85,12 +85,13 @@ class Stream:
             piece = self._file.read(size)
         except EOFError:
             return self._end("the gzip data end early")
-        except (isal_zlib.error, zlib.error, igzip.BadGzipFile) as error:
+        except (isal_zlib.error, zlib.error, igzip.BadGzipFile) as error:  # type: ignore[misc]
             return self._end(f"the gzip data are damaged: {error}")
         self.position += len(piece)
         if self.position > self.limit:
-            message = f"more than {self.limit >> 20} MiB come out of {self.size} bytes: not read further, as it looks like a zip bomb"
-            raise Unreadable(message)
+            raise Unreadable(
+                f"more than {self.limit >> 20} MiB come out of {self.size} bytes: not read further, as it looks like a zip bomb"
+            )
         return piece
 
     def rest(self, most: int) -> bytes:
@@ -101,8 +102,7 @@ class Stream:
             pieces.append(piece)
             total += len(piece)
             if total > most:
-                message = f"larger than {most >> 20} MiB, which no file of this kind is"
-                raise Unreadable(message)
+                raise Unreadable(f"larger than {most >> 20} MiB, which no file of this kind is")
         return b"".join(pieces)
 
     def _end(self, damage: str) -> bytes:
@@ -118,21 +118,18 @@ def find(paths: Iterable[Path]) -> Iterator[Path]:
         elif path.exists():
             yield path
         else:
-            message = f"no file or folder {str(path)!r}: give a trace, a dump or a folder of them"
-            raise DtscopeError(message)
+            raise DtscopeError(f"no file or folder {str(path)!r}: give a trace, a dump or a folder of them")
 
 
 def identify(path: Path) -> Source:
     """What `path` is, by its content; Unreadable where we have no reader for it."""
     try:
         if not path.is_file():
-            message = "no regular file"
-            raise Unreadable(message)
+            raise Unreadable("no regular file")
         with Stream(path) as stream:
             return Source(path, _kind(stream), stream.size)
     except OSError as error:
-        message = error.strerror or str(error)
-        raise Unreadable(message) from error
+        raise Unreadable(error.strerror or str(error)) from error
 
 
 def rank_of(path: Path) -> int | None:
@@ -160,8 +157,7 @@ def _kind(stream: Stream) -> Kind:
         return Kind.TOPOLOGY
     if b"\0" not in head and _NCCL_LOG.search(head + stream.read(_JSON_HEAD_BYTES)):
         return Kind.LOG
-    message = "neither a trace nor a dump nor a file of NCCL"
-    raise Unreadable(message)
+    raise Unreadable("neither a trace nor a dump nor a file of NCCL")
 
 
 def _kind_of_json(head: bytes) -> Kind:
@@ -169,5 +165,4 @@ def _kind_of_json(head: bytes) -> Kind:
         return Kind.KINETO
     if _FLIGHT_RECORDER.search(head):
         return Kind.FLIGHT_RECORDER
-    message = "JSON, but neither a Kineto trace nor a Flight Recorder dump"
-    raise Unreadable(message)
+    raise Unreadable("JSON, but neither a Kineto trace nor a Flight Recorder dump")

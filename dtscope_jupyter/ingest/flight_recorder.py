@@ -93,13 +93,11 @@ def read(path: Path, rank: int | None = None) -> Part:
         raise Unreadable(damage)
     value = plain_value(data) if data[:1] == b"\x80" else _json(data)
     if not isinstance(value, dict) or not value.keys() & {"entries", "pg_config", "pg_status"}:
-        message = "no Flight Recorder dump: neither entries nor pg_config nor pg_status"
-        raise Unreadable(message)
+        raise Unreadable("no Flight Recorder dump: neither entries nor pg_config nor pg_status")
     try:
         dump = msgspec.convert(value, Dump, strict=False)
     except (msgspec.ValidationError, RecursionError) as error:
-        message = f"no Flight Recorder dump: {error}"
-        raise Unreadable(message) from error
+        raise Unreadable(f"no Flight Recorder dump: {error}") from error
     told = rank if rank is not None else rank_of(path)
     return _part(path, dump, told if told is not None else 0, rank_given=told is not None)
 
@@ -116,7 +114,9 @@ def _part(path: Path, dump: Dump, rank: int, *, rank_given: bool) -> Part:
     backend = next((entry.profiling_name.partition(":")[0] for entry in entries if ":" in entry.profiling_name), None)
     for group_row in groups:
         group_row["backend"] = backend
-    notes = [rows.note("damaged", path.name, f"{bad} entries are no such thing as Flight Recorder writes: left out", rank, bad)] if bad else []
+    notes = (
+        [rows.note("damaged", path.name, f"{bad} entries are no such thing as Flight Recorder writes: left out", rank, bad)] if bad else []
+    )
     if not dump.version.startswith("2."):
         notes.append(rows.note("warning", path.name, f"dump of version {dump.version or 'unknown'!s}, read as 2.10", rank))
     if not rank_given:
@@ -127,12 +127,11 @@ def _part(path: Path, dump: Dump, rank: int, *, rank_given: bool) -> Part:
     return Part(path, tables, rank, rank_given, world, min(times, default=None), max(times, default=None), notes)
 
 
-def _json(data: bytes) -> Any:  # noqa: ANN401 - foreign data
+def _json(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"no whole JSON: {error}"
-        raise Unreadable(message) from error
+        raise Unreadable(f"no whole JSON: {error}") from error
 
 
 def _entries(values: list[Any]) -> tuple[list[Entry], int]:

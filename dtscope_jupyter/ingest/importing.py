@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import networkx as nx
     import pyarrow as pa
 
     from dtscope_jupyter.ingest.part import Part
+    from dtscope_jupyter.ingest.topology import Graph
 
 _READERS = {Kind.KINETO: kineto.read, Kind.FLIGHT_RECORDER: flight_recorder.read}
 
@@ -29,7 +29,7 @@ class Imported:
     """What was read: all tables of schema.py, NCCL's view of the machine where a file tells it, and the files used."""
 
     tables: dict[str, pa.Table]
-    topology: nx.MultiGraph | None
+    topology: Graph | None
     files: list[Path]
     world_size: int | None
 
@@ -37,6 +37,7 @@ class Imported:
 @dataclass(slots=True)
 class _Gathered:
     parts: list[Part] = field(default_factory=list)
+    graphs: list[Graph] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
     used: list[Path] = field(default_factory=list)
 
@@ -61,16 +62,30 @@ def read(paths: Sequence[Path], *, rank: int | None = None) -> Imported:
     tables = merge.combine([*(part.tables for part in parts), {"notes": rows.from_rows("notes", notes)}])
     world_size = max((part.world_size for part in parts if part.world_size), default=None)
     assert tables.keys() == schema.TABLES.keys()
-    return Imported(tables, None, gathered.used, world_size)
+    return Imported(tables, _topology(gathered.graphs), gathered.used, world_size)
 
 
 def _take(source: Source, rank: int | None, gathered: _Gathered) -> None:
-    reader = _READERS.get(source.kind)
-    if reader is None:
-        message = f"no reader for {source.kind}"
-        raise Unreadable(message)
-    gathered.parts.append(reader(source.path, rank))
+    if source.kind in _READERS:
+        gathered.parts.append(_READERS[source.kind](source.path, rank))
+    else:
+        gathered.graphs.append(_graph(source))
     gathered.used.append(source.path)
+
+
+def _graph(source: Source) -> Graph:
+    from dtscope_jupyter.ingest import nccl_log, topology  # networkx takes 0.1 s
+
+    readers = {Kind.TOPOLOGY: topology.read_topology, Kind.GRAPH: topology.read_graph, Kind.LOG: nccl_log.read}
+    return readers[source.kind](source.path)
+
+
+def _topology(graphs: list[Graph]) -> Graph | None:
+    if not graphs:
+        return None
+    from dtscope_jupyter.ingest import topology
+
+    return topology.merged(graphs)
 
 
 def _nothing(paths: Sequence[Path], notes: list[dict[str, Any]]) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from dtscope_jupyter.ingest import communication, rows, steps
 from dtscope_jupyter.ingest.columns import ABSENT, Columns, SpanKind
@@ -21,6 +20,8 @@ from dtscope_jupyter.ingest.timeline import PHASES, timeline
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pyarrow as pa
 
     from dtscope_jupyter.ingest.columns import Spans
     from dtscope_jupyter.intervals import Ints
@@ -41,8 +42,7 @@ def read(path: Path, rank: int | None = None) -> Part:
         for batch in reader.batches():
             columns.add(batch)
     if not columns.host.rows and not columns.device.rows:
-        message = f"no usable event among {columns.events}" + (f": {reader.damage}" if reader.damage else "")
-        raise Unreadable(message)
+        raise Unreadable(f"no usable event among {columns.events}" + (f": {reader.damage}" if reader.damage else ""))
     return _Trace(path, rank, columns, reader).part()
 
 

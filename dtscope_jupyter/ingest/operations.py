@@ -52,7 +52,7 @@ def operation(name: str) -> str:
 
 def operation_of_kernel(name: str) -> str:
     """The operation in a kernel's name, ncclDevKernel_AllReduce_Sum_f32_RING_LL(...); unknown for generic ones."""
-    squeezed = _KERNEL.sub("", name.split("(")[0]).replace("_", "").lower()
+    squeezed = _KERNEL.sub("", name.split("(", maxsplit=1)[0]).replace("_", "").lower()
     return next((ours for theirs, ours in _OPERATIONS.items() if squeezed.startswith(theirs)), "unknown")
 
 
@@ -66,7 +66,7 @@ def dtype(name: str | None) -> tuple[str | None, int | None]:
     return _DTYPES.get(squeezed, (squeezed, None))
 
 
-def elements(shapes: Any) -> int | None:  # noqa: ANN401 - foreign JSON
+def elements(shapes: Any) -> int | None:
     """Number of elements of a list of shapes, nested as deep as it is (a list of tensors); None where it is no such thing."""
     if not isinstance(shapes, list | tuple):
         return None
@@ -86,7 +86,7 @@ def volume(name: str, sent: int | None, received: int | None, group_size: int | 
     return sent if sent is not None else received
 
 
-def _product(sizes: Any) -> int:  # noqa: ANN401
+def _product(sizes: Any) -> int:
     total = 1
     for size in sizes:
         total *= size

@@ -49,7 +49,7 @@ def note(kind: str, name: str, text: str, rank: int = NO_RANK, value: float | No
     return {"rank": rank, "kind": kind, "name": name, "text": text, "value": value}
 
 
-def _column(field: pa.Field, rows: int, values: Any) -> pa.Array:  # noqa: ANN401
+def _column(field: pa.Field, rows: int, values: Any) -> pa.Array:
     if values is None:
         return pa.nulls(rows, field.type)
     if np.isscalar(values):

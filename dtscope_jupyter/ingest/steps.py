@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MS = 1e-6
 
 
-def summed(rank: int, timeline: Timeline, kinds: Any, step: Ints, host: Spans, device: Spans, base: int) -> pa.Table:  # noqa: ANN401
+def summed(rank: int, timeline: Timeline, kinds: Any, step: Ints, host: Spans, device: Spans, base: int) -> pa.Table:
     """One row a step: its host span, backward and optimizer, and the union of its kernels.
 
     `kinds` and `step` are by span, hosts before devices: a kernel belongs to the step that launched it. comm_ms =
@@ -35,7 +35,9 @@ def summed(rank: int, timeline: Timeline, kinds: Any, step: Ints, host: Spans, d
     comm = kinds == SpanKind.comm
     sums = [_sums(_covered(comm, step, n, start, end), _covered(compute, step, n, start, end)) for n in timeline.step.tolist()]
     backward, optimizer = timeline.within(timeline.backward), timeline.within(timeline.optimizer)
-    times = dict(zip(("backward_start_ns", "backward_end_ns", "optimizer_start_ns", "optimizer_end_ns"), (*backward, *optimizer), strict=True))
+    times = dict(
+        zip(("backward_start_ns", "backward_end_ns", "optimizer_start_ns", "optimizer_end_ns"), (*backward, *optimizer), strict=True)
+    )
     columns = {
         "rank": rank,
         "step": timeline.step,
@@ -48,7 +50,7 @@ def summed(rank: int, timeline: Timeline, kinds: Any, step: Ints, host: Spans, d
     return rows.from_columns("steps", len(timeline.step), columns)
 
 
-def _covered(kind: Any, step: Ints, number: int, start: Ints, end: Ints) -> Set:  # noqa: ANN401
+def _covered(kind: Any, step: Ints, number: int, start: Ints, end: Ints) -> Set:
     chosen = np.flatnonzero(kind & (step == number))
     return intervals.union(start[chosen], end[chosen])
 
@@ -59,6 +61,6 @@ def _sums(comm: Set, compute: Set) -> tuple[float, float, float, float]:
     return whole * _MS, intervals.total(compute) * _MS, both * _MS, (whole - both) * _MS
 
 
-def _operators(kinds: Any, host: Spans) -> Any:  # noqa: ANN401
+def _operators(kinds: Any, host: Spans) -> Any:
     busy = np.unique(host.where[kinds[: len(host)] == SpanKind.comm])
     return (kinds == SpanKind.cpu_op) & ~np.isin(host.where, busy)

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtscope_jupyter import intervals
-from dtscope_jupyter.ingest.columns import Names, Spans
-from dtscope_jupyter.intervals import Ints, Set
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.ingest.columns import Names, Spans
+    from dtscope_jupyter.intervals import Ints, Set
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 _BACKWARD = "autograd::engine::evaluate_function"
@@ -96,7 +99,7 @@ def _closed(spans: Set) -> Set:
     if not len(starts):
         return starts, ends
     apart = starts[1:] - ends[:-1] >= _ENGINE_GAP_NS
-    return starts[np.append(True, apart)], ends[np.append(apart, True)]  # noqa: FBT003
+    return starts[np.append(True, apart)], ends[np.append(apart, True)]
 
 
 def _place(starts: Ints, ends: Ints, times: Ints) -> Ints:

@@ -14,18 +14,46 @@ from typing import Any, ClassVar, NoReturn
 
 from dtscope_jupyter.ingest.files import Unreadable
 
-_PLAIN = (
-    "PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE "
-    "BINUNICODE8 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 "
-    "BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET"
-).split()
+_PLAIN = [
+    "PROTO",
+    "FRAME",
+    "STOP",
+    "MARK",
+    "NONE",
+    "NEWTRUE",
+    "NEWFALSE",
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG1",
+    "BINFLOAT",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
+    "BINUNICODE8",
+    "EMPTY_LIST",
+    "APPEND",
+    "APPENDS",
+    "EMPTY_DICT",
+    "SETITEM",
+    "SETITEMS",
+    "EMPTY_TUPLE",
+    "TUPLE",
+    "TUPLE1",
+    "TUPLE2",
+    "TUPLE3",
+    "BINPUT",
+    "LONG_BINPUT",
+    "MEMOIZE",
+    "BINGET",
+    "LONG_BINGET",
+]
 
 
-class _Plain(pickle._Unpickler):  # type: ignore[name-defined,misc]  # noqa: SLF001 - the C one can't be restricted
+class _Plain(pickle._Unpickler):  # noqa: SLF001 - the C one can't be restricted
     """Knows the opcodes of plain values and no other."""
 
     dispatch: ClassVar[dict[int, Any]] = {
-        code[0]: pickle._Unpickler.dispatch[code[0]]  # type: ignore[attr-defined]  # noqa: SLF001
+        code[0]: pickle._Unpickler.dispatch[code[0]]  # noqa: SLF001
         for code in (getattr(pickle, name) for name in _PLAIN)
     }
 
@@ -35,20 +63,16 @@ class _Plain(pickle._Unpickler):  # type: ignore[name-defined,misc]  # noqa: SLF
         raise pickle.UnpicklingError(message)
 
 
-def plain_value(data: bytes) -> Any:  # noqa: ANN401 - foreign data
+def plain_value(data: bytes) -> Any:
     """The value in a pickle; Unreadable where it is damaged or asks for anything but plain values (a class, code)."""
     try:
         return _Plain(io.BytesIO(data)).load()
     except KeyError as error:
         code = error.args[0]
         name = _NAMES.get(code, repr(code)) if isinstance(code, int) else repr(code)
-        message = f"refused: the pickle holds more than plain values (opcode {name}), so it might carry code"
-        raise Unreadable(message) from error
+        raise Unreadable(f"refused: the pickle holds more than plain values (opcode {name}), so it might carry code") from error
     except (pickle.UnpicklingError, EOFError, ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError) as error:
-        message = f"no whole pickle: {error or type(error).__name__}"
-        raise Unreadable(message) from error
+        raise Unreadable(f"no whole pickle: {str(error) or type(error).__name__}") from error
 
 
-_NAMES = {
-    value[0]: name for name, value in vars(pickle).items() if name.isupper() and isinstance(value, bytes) and len(value) == 1
-}
+_NAMES = {value[0]: name for name, value in vars(pickle).items() if name.isupper() and isinstance(value, bytes) and len(value) == 1}
