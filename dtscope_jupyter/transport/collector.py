@@ -119,6 +119,9 @@ class Collector:
         identity, role = frames[0].bytes, self.gate.role(frames[-1])
         try:
             _, header, *rest = frames
+            if sum(map(len, frames)) > wire.MAX_MESSAGE_BYTES:
+                self._refuse(identity, "oversized message", f"more than {wire.MAX_MESSAGE_BYTES} bytes")
+                return
             request = wire.decode_request(header.buffer)
             payload = rest[0].buffer if rest else memoryview(b"")
             if not isinstance(request, _ALLOWED.get(role, ())):

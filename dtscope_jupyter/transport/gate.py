@@ -24,10 +24,11 @@ log = logging.getLogger("dtscope.collector")
 RANK, NOTEBOOK = "rank", "notebook"
 _FAILURES = {
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "unknown key",
-    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "no CURVE, or keys of another collector",
-    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "no handshake",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "a handshake that is damaged or for another collector",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "no CURVE handshake",
     int(zmq.EVENT_ACCEPT_FAILED): "no descriptor left",
 }
+_EVENTS = sum(_FAILURES) | zmq.EVENT_DISCONNECTED
 _HANDSHAKE_MS = 5_000
 _HEARTBEAT_MS = 5_000
 _LOG_EVERY_S = 10.0
@@ -45,11 +46,15 @@ class _Known:
 
 
 class Gate:
-    """Listens at `endpoint` (tcp://HOST:PORT, port 0 for any); `refused` counts by reason."""
+    """Listens at `endpoint` (tcp://HOST:PORT, port 0 for any); `refused` counts by reason, `closed` ended connections.
+
+    A message of more than twice `wire.MAX_MESSAGE_BYTES` never gets here: ZeroMQ ends that connection.
+    """
 
     def __init__(self, endpoint: str, keys: CollectorKeys) -> None:
         """DtscopeError where the endpoint can't be bound."""
         self.refused: Counter[str] = Counter()
+        self.closed = 0
         self._logged: dict[str, float] = {}
         self._known = _Known(keys)
         self._context = zmq.Context()
@@ -58,7 +63,7 @@ class Gate:
         self._authenticator.start()
         self._authenticator.configure_curve_callback(domain="dtscope", credentials_provider=self._known)
         self.socket = self._context.socket(zmq.ROUTER)
-        self.monitor = self.socket.get_monitor_socket(sum(_FAILURES))
+        self.monitor = self.socket.get_monitor_socket(_EVENTS)
         try:
             self._listen(endpoint, keys)
         except zmq.ZMQError as error:
@@ -83,10 +88,13 @@ class Gate:
             log.warning("refused: %s%s (%d so far)", reason, f": {detail}" if detail else "", self.refused[reason])
 
     def watch(self) -> None:
-        """Counts the connections that failed since the last call."""
+        """Counts the connections that failed, or that were closed by either side, since the last call."""
         while self.monitor.poll(0):
-            event = parse_monitor_message(self.monitor.recv_multipart())
-            self.refuse(_FAILURES.get(int(event["event"]), "connection"))
+            event = int(parse_monitor_message(self.monitor.recv_multipart())["event"])
+            if event in _FAILURES:
+                self.refuse(_FAILURES[event])
+            else:
+                self.closed += 1
 
     def close(self) -> None:
         """Stops listening; what was not sent is dropped."""
@@ -102,7 +110,7 @@ class Gate:
         socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
         socket.zap_domain = b"dtscope"
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        socket.setsockopt(zmq.MAXMSGSIZE, wire.MAX_MESSAGE_BYTES)
+        socket.setsockopt(zmq.MAXMSGSIZE, 2 * wire.MAX_MESSAGE_BYTES)
         socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _HEARTBEAT_MS)
@@ -110,6 +118,4 @@ class Gate:
         socket.setsockopt(zmq.SNDHWM, 64)
         socket.setsockopt(zmq.BACKLOG, 4096)
         socket.setsockopt(zmq.LINGER, 0)
-        if not endpoint.startswith("tcp://"):
-            raise zmq.ZMQError(zmq.EPROTONOSUPPORT)
-        socket.bind(endpoint)
+        socket.bind(endpoint if wire.is_address(endpoint, 0) else "")

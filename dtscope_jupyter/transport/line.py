@@ -73,7 +73,7 @@ class Line:
         }.items():
             socket.setsockopt(option, value)
         try:
-            socket.connect(self._endpoint if self._endpoint.startswith("tcp://") else "")
+            socket.connect(self._endpoint if wire.is_address(self._endpoint) else "")
         except zmq.ZMQError as error:
             socket.close(linger=0)
             raise DtscopeError(f"{self._endpoint!r} is no address of a collector; give tcp://HOST:PORT") from error

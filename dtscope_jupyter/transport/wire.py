@@ -145,6 +145,12 @@ decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
 
 
+def is_address(endpoint: str, least_port: int = 1) -> bool:
+    """Whether `endpoint` is tcp://HOST:PORT (ZeroMQ would take the port modulo 65536)."""
+    found = re.fullmatch(r"tcp://[^\s/]+:(\d{1,5})", endpoint)
+    return found is not None and least_port <= int(found[1]) < 2**16
+
+
 def split(parts: list[Part], payload: bytes | memoryview) -> list[tuple[Part, memoryview, memoryview]]:
     """Each part with its head and its body; ValueError where the payload is not of their size."""
     view, cut, place = memoryview(payload), [], 0
