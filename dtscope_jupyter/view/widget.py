@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The one widget class: state that a page needs at once. Rows come as custom messages (pump.py)."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+STATIC = Path(__file__).parents[1] / "static"
+
+
+class Panels(anywidget.AnyWidget):  # type: ignore[misc] # anywidget has no types
+    """The panels of one run."""
+
+    _esm = STATIC / "widget.js"
+    _css = STATIC / "widget.css"
+    key = traitlets.Unicode().tag(sync=True)
+    """Tells the models of one page apart."""
+    snapshot = traitlets.Bytes().tag(sync=True)
+    """What a new page draws before, or without, an answer of the kernel: a packed message (live_pack.py)."""
+    live = traitlets.Bool(default_value=True).tag(sync=True)
+    panel = traitlets.Unicode().tag(sync=True)
+    """The only panel to show; "" for all."""
+    place = traitlets.Dict().tag(sync=True)
+    """Rank and step to show."""
+
+    def __init__(self, *, world_size: int | None = None, **traits: Any) -> None:
+        """`world_size` is for the text only."""
+        self._world_size = world_size
+        super().__init__(key=uuid.uuid4().hex, **traits)
+
+    def __repr__(self) -> str:
+        """The same in every session."""
+        return f"Panels(world_size={self._world_size}, panel={self.panel or 'all'!r})"

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+// SPDX-License-Identifier: Apache-2.0
+// Drill-down: the collectives of this step on this rank, who came last, and what that rank did instead.
+import type { Collective } from "../collectives";
+import { fill, h, say } from "../dom";
+import { csvField, digitsFor, duration, fixed, number } from "../format";
+import { type Instead, instead } from "../instead";
+import { type Context, copyMenu, frame, type Panel } from "../panel";
+import { exposedOf, type StepView } from "../stepview";
+import { costliest } from "../timelinedraw";
+
+const HEADS = ["#", "operation", "bucket", "MiB", "wait ms", "transfer ms", "exposed ms", "last"];
+const MOST_ROWS = 200;
+
+interface Row {
+  readonly collective: Collective;
+  readonly wait: number;
+  readonly exposed: number;
+}
+
+export class DrillPanel implements Panel {
+  readonly root: HTMLElement;
+  private readonly left = frame("collectives", "Collectives");
+  private readonly right = frame("instead", "");
+  private readonly body = h("tbody");
+  private shown = "";
+  private rows: Row[] = [];
+
+  constructor(private readonly context: Context) {
+    const head = h("thead", {}, h("tr", {}, ...HEADS.map((t, i) => h("th", { scope: "col", class: i === 1 ? "dts-text" : "" }, t))));
+    const table = h("table.dts-table", { "aria-label": "collectives of the step on the rank" }, head, this.body);
+    this.left.body.append(h("div.dts-scroll", {}, table));
+    this.left.controls.append(copyMenu(context, "collectives", null, () => this.csv()));
+    this.root = h("div.dts-cards", {}, this.left.root, this.right.root);
+  }
+
+  update(): void {
+    const { model, place } = this.context;
+    const view = place.step === null ? null : model.view(place.step);
+    this.root.hidden = !view || !view.collectives.length;
+    if (!view || !view.collectives.length) return;
+    const chosen = view.collectives.find((c) => c.key === place.collective) ?? costliest(view);
+    const rank = place.rank ?? this.waiting(view, chosen);
+    const key = [view.step, rank, chosen?.key, model.tables.collectives.version, model.tables.spans.version, model.tables.host.version, model.tables.steps.version].join();
+    if (key === this.shown) return;
+    this.shown = key;
+    this.collectives(view, rank, chosen);
+    this.instead(view, chosen);
+  }
+
+  /** Without a chosen rank: the first that waited for the late one. */
+  private waiting(view: StepView, chosen: Collective | null): number {
+    return chosen?.members.find((m) => m.rank !== chosen.last)?.rank ?? view.lanes[0].rank;
+  }
+
+  private collectives(view: StepView, rank: number, chosen: Collective | null): void {
+    say(this.left.title, `Collectives of step ${view.step}, rank ${rank}`);
+    const lane = view.lanes.find((l) => l.rank === rank);
+    this.rows = view.collectives.flatMap((collective) => {
+      const m = collective.members.find((member) => member.rank === rank);
+      return m ? [{ collective, wait: m.wait, exposed: lane ? exposedOf(lane, m.start, m.end) : Number.NaN }] : [];
+    });
+    const digits = { wait: digitsFor(this.rows.map((r) => r.wait)), transfer: 2, exposed: digitsFor(this.rows.map((r) => r.exposed)) };
+    const heavy = 0.02 * (view.end - view.start);
+    const late = (r: Row) => r.wait > heavy;
+    fill(this.body, ...this.rows.slice(0, MOST_ROWS).map((r, i) => this.row(r, i, digits, late(r), r.collective === chosen)));
+    const more = this.rows.length - MOST_ROWS;
+    say(this.left.sub, this.rows.length ? (more > 0 ? `the first ${MOST_ROWS} of ${this.rows.length}` : "") : "this rank called none");
+  }
+
+  private row(r: Row, i: number, digits: { wait: number; transfer: number; exposed: number }, late: boolean, chosen: boolean): HTMLElement {
+    const c = r.collective;
+    const pick = () => this.context.go({ collective: c.key });
+    const line = c.members.find((m) => m.line)?.line;
+    const cells: [string, string][] = [
+      [String(i + 1), "dts-quiet"], [c.operation, "dts-text"], [c.bucket >= 0 ? String(c.bucket) : "–", ""], [number(c.bytes / 2 ** 20), ""],
+      [fixed(r.wait, digits.wait), late ? "dts-costs" : ""], [fixed(c.transfer, digits.transfer), ""], [fixed(r.exposed, digits.exposed), ""],
+      [c.last === null ? "–" : `rank ${c.last}`, late ? "dts-costs" : ""],
+    ];
+    return h("tr", {
+      tabindex: 0, "aria-selected": chosen, class: chosen ? "dts-chosen" : "", title: `process group ${c.group}${c.phase ? `, ${c.phase}` : ""}${line ? `, ${line}` : ""}`,
+      onclick: pick, onkeydown: (e) => this.key(e as KeyboardEvent, pick),
+    }, ...cells.map(([text, name]) => h("td", { class: name }, text)));
+  }
+
+  private key(e: KeyboardEvent, pick: () => void): void {
+    const row = e.currentTarget as HTMLElement;
+    if (e.key === "Enter" || e.key === " ") pick();
+    else if (e.key === "ArrowDown") (row.nextElementSibling as HTMLElement | null)?.focus();
+    else if (e.key === "ArrowUp") (row.previousElementSibling as HTMLElement | null)?.focus();
+    else return;
+    e.preventDefault();
+    e.stopPropagation();
+  }
+
+  private instead(view: StepView, chosen: Collective | null): void {
+    const found = chosen && instead(view, chosen);
+    if (!found) {
+      say(this.right.title, "Nobody is late");
+      say(this.right.sub, "");
+      return fill(this.right.body, h("p.dts-sub", {}, "All ranks begin the collectives of this step together, to within half a percent of it."));
+    }
+    say(this.right.title, `What rank ${found.rank} did instead`);
+    fill(this.right.body, this.bars(found), this.names(found, view));
+  }
+
+  private bars(found: Instead): HTMLElement {
+    const most = Math.max(0.001, found.lateBy, ...found.rows.map((r) => r.more));
+    const rows = found.rows.filter((r) => r.own > 0.0005 || r.others > 0.0005).map((r) => {
+      const share = Math.max(0, r.more / most) * 100;
+      const costs = r.more > 0.25 * found.lateBy;
+      const bar = h("div.dts-bar", {}, h("i", { style: `width:${share.toFixed(1)}%` }));
+      return h("tr", { class: costs ? "dts-strong" : "" }, h("td.dts-text", {}, r.activity), h("td.dts-barcell", {}, bar),
+        h("td", {}, signed(r.more)), h("td.dts-quiet", {}, fixed(r.own, 1)), h("td.dts-quiet", {}, fixed(r.others, 1)));
+    });
+    const head = h("thead", {}, h("tr", {}, h("th.dts-text", { colspan: 2 }, "until it joined"), h("th", {}, "more ms"), h("th", {}, "own"), h("th", {}, "others")));
+    return h("table.dts-table.dts-instead", {}, head, h("tbody", {}, ...rows));
+  }
+
+  private names(found: Instead, view: StepView): HTMLElement {
+    const others = view.lanes.filter((l) => l.rank !== found.rank).map((l) => l.rank);
+    const lines = found.names.map((n) => {
+      const only = n.only && others.length ? ` · only on rank ${found.rank}` : "";
+      return h("div.dts-name", {}, h("code", {}, n.name), h("div.dts-sub", {}, `${n.count > 1 ? `${n.count} × ${duration(n.more / n.count)}` : duration(n.more)} · ${n.row}${only}`), n.line ? h("code", {}, n.line) : null);
+    });
+    const bare = `Late by ${duration(found.lateBy)}. The host and kernel tables of this step name nothing more: capture a profile to see the kernels.`;
+    return h("div", {}, ...(lines.length ? lines : [h("p.dts-sub", {}, bare)]));
+  }
+
+  private csv(): string {
+    const lines = ["position,process_group,operation,bucket,bytes,wait_ms,transfer_ms,exposed_ms,last_rank"];
+    this.rows.forEach(({ collective: c, wait, exposed }, i) => {
+      lines.push([i + 1, c.group, c.operation, c.bucket >= 0 ? c.bucket : null, c.bytes, wait, c.transfer, exposed, c.last].map(csvField).join());
+    });
+    return lines.join("\n");
+  }
+}
+
+function signed(ms: number): string {
+  return Math.abs(ms) < 0.05 ? "0.0" : `${ms > 0 ? "+" : ""}${fixed(ms, 1)}`;
+}
+

@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+// SPDX-License-Identifier: Apache-2.0
+// Overlap map: rank x step, one metric at a time.
+import { choice, say } from "../dom";
+import { csvField, duration, integer, number } from "../format";
+import { drawMap, type Geometry, geometry, hit, type MapState } from "../mapdraw";
+import { METRIC_NAMES, METRICS, type MetricName } from "../metrics";
+import { type Context, copyMenu, frame, type Panel } from "../panel";
+import { place, Surface } from "../surface";
+
+type Order = "rank" | "cost" | "host";
+const KEYS = "arrows choose a rank and step, plus and minus zoom, Home and End go to the first and newest step, 0 shows all";
+
+export class MapPanel implements Panel {
+  readonly root: HTMLElement;
+  private metric: MetricName = "exposed";
+  private order: Order = "rank";
+  private zoom: [number, number] | null = null;
+  private hover: MapState["hover"] = null;
+  private readonly frame = frame("map", "");
+  private readonly surface: Surface;
+  private readonly image = document.createElement("canvas");
+  private geometry: Geometry = geometry(600, 1, 1);
+  private state: MapState | null = null;
+  private summary: { key: string; at: number; range: MapState["range"]; columnMeans: Float32Array; rowMeans: Float32Array; order: number[]; blocks: Map<number, string> } | null = null;
+
+  constructor(private readonly context: Context) {
+    this.surface = new Surface("map of ranks and steps", KEYS, () => context.redraw(), context.signal);
+    const options = METRIC_NAMES.map((m) => [m, METRICS[m].label.toLowerCase()] as const);
+    const orders = (["rank", "cost", "host"] as const).map((o) => [o, o] as const);
+    this.frame.controls.append(
+      choice("metric", options, this.metric, (m) => this.change(() => { this.metric = m as MetricName; })),
+      choice("order", orders, this.order, (o) => this.change(() => { this.order = o as Order; })),
+      copyMenu(context, "map", this.surface, () => this.csv()),
+    );
+    this.frame.body.append(this.surface.root);
+    this.root = this.frame.root;
+    this.listen();
+  }
+
+  update(): void {
+    const { model, colors } = this.context;
+    if (this.metric === "wait" || this.metric === "bandwidth") model.settle();
+    const { matrix } = model;
+    say(this.frame.title, METRICS[this.metric].label);
+    say(this.frame.sub, matrix.stride > 1 ? `${METRICS[this.metric].what}; ${matrix.stride} steps a cell, the worst shown` : METRICS[this.metric].what);
+    this.root.hidden = !matrix.columns;
+    if (!matrix.columns) return;
+    const [from, to] = this.window();
+    this.geometry = geometry(this.surface.root.clientWidth, matrix.ranks.length, to - from);
+    const state: MapState = {
+      matrix, metric: this.metric, from, to, findings: model.findings, hover: this.hover,
+      step: this.context.place.step, rank: this.context.place.rank, ...this.summarize(),
+    };
+    this.state = state;
+    const ratio = window.devicePixelRatio || 1;
+    this.surface.paint(this.geometry.total, (pen) => drawMap(pen, this.geometry, state, colors, ratio, () => this.image));
+  }
+
+  private window(): [number, number] {
+    const { columns } = this.context.model.matrix;
+    if (!this.zoom) return [0, columns];
+    const from = Math.max(0, Math.min(this.zoom[0], columns - 2));
+    return [from, Math.max(from + 2, Math.min(columns, this.zoom[1]))];
+  }
+
+  /** Ranges, marginals and order, anew at most once a second while rows come in. */
+  private summarize(): NonNullable<MapPanel["summary"]> {
+    const { matrix } = this.context.model;
+    const key = [this.metric, this.order, matrix.stride, matrix.ranks.length].join();
+    const old = this.summary;
+    const now = performance.now();
+    if (old?.key === key && (now - old.at < 1000 || old.range === null)) return this.extended(old);
+    const columnMeans = new Float32Array(matrix.columns).map((_, c) => matrix.mean(this.metric, null, c, c + 1));
+    const rowMeans = new Float32Array(matrix.ranks.length).map((_, r) => matrix.mean(this.metric, r, 0, matrix.columns));
+    this.summary = { key, at: now, range: matrix.range(this.metric), columnMeans, rowMeans, ...this.ordered(rowMeans) };
+    return this.summary;
+  }
+
+  private extended(old: NonNullable<MapPanel["summary"]>): NonNullable<MapPanel["summary"]> {
+    const { matrix } = this.context.model;
+    if (old.columnMeans.length >= matrix.columns) return old;
+    const means = new Float32Array(matrix.columns);
+    means.set(old.columnMeans);
+    for (let c = Math.max(0, old.columnMeans.length - 1); c < matrix.columns; c++) means[c] = matrix.mean(this.metric, null, c, c + 1);
+    old.columnMeans = means;
+    return old;
+  }
+
+  private ordered(rowMeans: Float32Array): { order: number[]; blocks: Map<number, string> } {
+    const { model } = this.context;
+    const { ranks } = model.matrix;
+    const order = ranks.map((_, row) => row).sort((a, b) => ranks[a] - ranks[b]);
+    const blocks = new Map<number, string>();
+    const sign = METRICS[this.metric].worse === "high" ? -1 : 1;
+    if (this.order === "cost") order.sort((a, b) => sign * (rowMeans[a] - rowMeans[b]) || ranks[a] - ranks[b]);
+    if (this.order === "host") {
+      const hosts = new Map(ranks.map((rank, row) => [row, model.hostOf(rank)]));
+      order.sort((a, b) => hosts.get(a)!.localeCompare(hosts.get(b)!) || ranks[a] - ranks[b]);
+      order.forEach((row, i) => { if (!i || hosts.get(row) !== hosts.get(order[i - 1])) blocks.set(i, hosts.get(row)!); });
+    }
+    return { order, blocks };
+  }
+
+  private change(change: () => void): void {
+    change();
+    this.summary = null;
+    this.context.redraw();
+  }
+
+  private listen(): void {
+    const { canvas } = this.surface;
+    canvas.addEventListener("pointermove", (e) => this.point(...place(e, canvas)));
+    canvas.addEventListener("pointerleave", () => this.point(-1, -1));
+    canvas.addEventListener("click", (e) => {
+      const found = this.state && hit(this.geometry, this.state, ...place(e, canvas));
+      if (found) this.choose(found.row, found.column);
+    });
+    canvas.addEventListener("wheel", (e) => {
+      if (!e.ctrlKey && !e.shiftKey && Math.abs(e.deltaX) <= Math.abs(e.deltaY)) return;
+      e.preventDefault();
+      if (e.ctrlKey) this.scale(Math.exp(e.deltaY / 300), place(e, canvas)[0]);
+      else this.pan((e.deltaX || e.deltaY) / this.geometry.cell);
+    }, { passive: false });
+    canvas.addEventListener("keydown", (e) => this.key(e));
+  }
+
+  private point(x: number, y: number): void {
+    const found = this.state ? hit(this.geometry, this.state, x, y) : null;
+    if (found?.row === this.hover?.row && found?.column === this.hover?.column) return;
+    this.hover = found;
+    if (found) this.surface.hint(x, y, ...this.words(found.row, found.column));
+    else this.surface.unhint();
+    this.context.redraw();
+  }
+
+  private words(row: number, column: number): string[] {
+    const { matrix } = this.context.model;
+    const rank = matrix.ranks[this.state!.order[row]];
+    const step = matrix.stepAt(column);
+    const value = matrix.get(this.metric, rank, step);
+    const { unit, label } = METRICS[this.metric];
+    const seen = matrix.isExact(rank, step) ? "exact, from a profiler" : "estimated by the rank itself";
+    const took = matrix.get("step", rank, step);
+    return [
+      `rank ${rank}, step ${integer(step)}${matrix.stride > 1 ? ` to ${integer(step + matrix.stride - 1)}` : ""}`,
+      `${label.toLowerCase()} ${number(value)}${unit ? ` ${unit}` : ""}`,
+      `${Number.isNaN(took) ? "" : `step ${duration(took)}, `}${seen}`,
+    ];
+  }
+
+  private choose(row: number, column: number): void {
+    const { matrix } = this.context.model;
+    const rank = matrix.ranks[this.state!.order[row]];
+    this.context.go({ rank, step: matrix.stepAt(column) + matrix.stride - 1 > matrix.lastStep ? matrix.lastStep : matrix.stepAt(column), collective: null });
+    this.surface.voice.textContent = this.words(row, column).join(", ");
+  }
+
+  private key(e: KeyboardEvent): void {
+    const { matrix } = this.context.model;
+    const { order } = this.state ?? { order: [] };
+    const column = this.context.place.step === null ? matrix.columns - 1 : matrix.column(this.context.place.step);
+    const row = Math.max(0, order.findIndex((r) => matrix.ranks[r] === this.context.place.rank));
+    const moves: Record<string, [number, number]> = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -column], End: [0, matrix.columns - 1 - column] };
+    const move = moves[e.key];
+    if (move) {
+      const clamp = (v: number, n: number) => Math.min(Math.max(v, 0), n - 1);
+      this.choose(clamp(row + move[0], order.length), clamp(column + move[1], matrix.columns));
+    } else if (e.key === "+" || e.key === "=") this.scale(0.7);
+    else if (e.key === "-") this.scale(1.4);
+    else if (e.key === "0") this.change(() => { this.zoom = null; });
+    else return;
+    e.preventDefault();
+    e.stopPropagation();
+  }
+
+  private scale(factor: number, x = this.geometry.left + this.geometry.width / 2): void {
+    const [from, to] = this.window();
+    const at = from + Math.max(0, x - this.geometry.left) / this.geometry.cell;
+    const next: [number, number] = [Math.floor(at - (at - from) * factor), Math.ceil(at + (to - at) * factor)];
+    this.zoom = next[0] <= 0 && next[1] >= this.context.model.matrix.columns ? null : next;
+    this.context.redraw();
+  }
+
+  private pan(columns: number): void {
+    if (!this.zoom) return;
+    const by = Math.sign(columns) * Math.max(1, Math.round(Math.abs(columns)));
+    const bounded = Math.max(-this.zoom[0], Math.min(by, this.context.model.matrix.columns - this.zoom[1]));
+    this.zoom = [this.zoom[0] + bounded, this.zoom[1] + bounded];
+    this.context.redraw();
+  }
+
+  private csv(): string {
+    const { matrix } = this.context.model;
+    const lines = [`rank,step,${this.metric}${METRICS[this.metric].unit ? `_${METRICS[this.metric].unit}` : ""},exact`];
+    for (const row of this.state?.order ?? []) {
+      for (let c = 0; c < matrix.columns; c++) {
+        const v = matrix.pyramids[this.metric].levels[0].get(row, c);
+        if (!Number.isNaN(v)) lines.push([matrix.ranks[row], matrix.stepAt(c), v, matrix.exact.get(row, c) === 1 ? 1 : 0].map(csvField).join());
+      }
+    }
+    return lines.join("\n");
+  }
+}

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+// SPDX-License-Identifier: Apache-2.0
+// What each rank did in one step, as sets of intervals on the common clock.
+import type { Collective } from "./collectives";
+import { clip, difference, type Intervals, intersection, union } from "./intervals";
+
+export interface Span {
+  readonly kind: string;
+  readonly name: string;
+  readonly start: number;
+  readonly end: number;
+  /** Stream, host thread or process group that its row in the unfolded lane is named after. */
+  readonly row: string;
+  readonly line: string | null;
+  readonly bytes: number;
+}
+
+/** Input: the recorded facts of one rank in one step. */
+export interface RankFacts {
+  readonly rank: number;
+  readonly start: number;
+  readonly end: number;
+  readonly spans: Span[];
+  readonly host: Span[];
+}
+
+export interface Lane extends RankFacts {
+  readonly compute: Intervals;
+  readonly comm: Intervals;
+  readonly overlapped: Intervals;
+  readonly exposed: Intervals;
+  /** Copies on the device and what the host did other than launch work. */
+  readonly other: Intervals;
+  /** compute comes from kernels that a profiler saw, not from what blocked the training thread. */
+  readonly exact: boolean;
+}
+
+export interface StepView {
+  readonly step: number;
+  readonly start: number;
+  readonly end: number;
+  readonly lanes: Lane[];
+  readonly collectives: Collective[];
+}
+
+/** Builds the view; on a CPU compute is the step less the time blocked in collectives and their waits. */
+export function stepView(step: number, facts: RankFacts[], collectives: Collective[]): StepView {
+  const lanes = facts.map((f) => lane(f, collectives)).sort((a, b) => a.rank - b.rank);
+  const starts = lanes.map((l) => l.start).filter(Number.isFinite);
+  const ends = lanes.flatMap((l) => [l.end, l.comm.at(-1) ?? l.end]).filter(Number.isFinite);
+  return { step, start: Math.min(...starts), end: Math.max(...ends), lanes, collectives };
+}
+
+function lane(facts: RankFacts, collectives: Collective[]): Lane {
+  const own = collectives.flatMap((c) => c.members.filter((m) => m.rank === facts.rank));
+  const kernels = facts.spans.filter((s) => s.kind === "comm");
+  const comm = kernels.length ? cover(kernels) : cover(own);
+  const device = facts.spans.filter((s) => s.kind === "compute");
+  const exact = device.length > 0;
+  const blocked = () => cover([...facts.host.filter((h) => h.kind === "collective_wait"), ...own.filter((m) => m.synchronous)]);
+  const compute = exact ? cover(device) : difference(Float64Array.of(facts.start, facts.end), blocked());
+  const copies = facts.spans.filter((s) => s.kind === "memcpy" || s.kind === "memset");
+  const other = cover([...copies, ...facts.host.filter((h) => h.kind !== "collective_wait")]);
+  return {
+    ...facts, compute, comm, exact, other,
+    overlapped: intersection(comm, compute),
+    exposed: difference(comm, compute),
+  };
+}
+
+export function cover(list: readonly { start: number; end: number }[]): Intervals {
+  return union(list.map((s) => s.start), list.map((s) => s.end));
+}
+
+/** Exposed time of one collective on one rank, in ms: its own time without compute. */
+export function exposedOf(l: Lane, start: number, end: number): number {
+  const own = clip(l.exposed, start, end);
+  let sum = 0;
+  for (let i = 0; i < own.length; i += 2) sum += own[i + 1] - own[i];
+  return sum;
+}

@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+// SPDX-License-Identifier: Apache-2.0
+// Draws the lanes of a step. Pure: everything comes in, strokes go out.
+import type { Collective } from "./collectives";
+import { duration, fixed, number } from "./format";
+import { firstAfter, type Intervals, total } from "./intervals";
+import { Occupancy } from "./lod";
+import type { Colors } from "./palette";
+import type { Pen } from "./pen";
+import { Linear, ticks } from "./scales";
+import { cover, type Lane, type Span, type StepView } from "./stepview";
+
+export const LEFT = 84;
+export const RIGHT = 62;
+const TOP = 6;
+const AXIS = 24;
+const MINIMAP = 16;
+const ROW = 14;
+
+export interface LaneBox {
+  readonly lane: Lane;
+  readonly y: number;
+  /** Height of the compute bar, and of the comm bar under it. */
+  readonly thick: number;
+  readonly thin: number;
+  readonly rows: readonly SpanRow[];
+  readonly height: number;
+}
+
+export interface SpanRow {
+  readonly name: string;
+  readonly spans: readonly Span[];
+  readonly set: Intervals;
+}
+
+export interface Layout {
+  readonly boxes: readonly LaneBox[];
+  readonly plot: number;
+  readonly axis: number;
+  readonly total: number;
+}
+
+export interface TimelineState {
+  readonly view: StepView;
+  readonly from: number;
+  readonly to: number;
+  readonly rank: number | null;
+  readonly chosen: Collective | null;
+  readonly measure: readonly [number, number] | null;
+  readonly search: string;
+  readonly uncertainty: number;
+}
+
+/** Places the lanes; more ranks make thinner lanes, unfolded ones get a row for each stream. */
+export function layout(width: number, lanes: readonly Lane[], unfolded: ReadonlySet<number>, zoomed: boolean): Layout {
+  const pitch = Math.max(11, Math.min(38, 400 / Math.max(1, lanes.length)));
+  const thick = Math.round(pitch * 0.5);
+  const thin = Math.max(4, Math.round(pitch * 0.3));
+  let y = TOP;
+  const boxes: LaneBox[] = [];
+  for (const lane of lanes) {
+    const rows = unfolded.has(lane.rank) ? spanRows(lane) : [];
+    const height = pitch + rows.length * ROW + (rows.length ? 6 : 0);
+    boxes.push({ lane, y, thick, thin, rows, height });
+    y += height;
+  }
+  return { boxes, plot: Math.max(60, width - LEFT - RIGHT), axis: y, total: y + AXIS + (zoomed ? MINIMAP : 0) };
+}
+
+const rowsOf = new WeakMap<Lane, SpanRow[]>();
+
+/** The spans of a lane by stream, process group or thread; kept, as a lane never changes. */
+export function spanRows(lane: Lane): SpanRow[] {
+  let rows = rowsOf.get(lane);
+  if (!rows) {
+    const byRow = new Map<string, Span[]>();
+    for (const span of [...lane.spans, ...lane.host]) {
+      const list = byRow.get(span.row);
+      if (list) list.push(span);
+      else byRow.set(span.row, [span]);
+    }
+    rows = [...byRow].sort(([a], [b]) => a.localeCompare(b)).map(([name, spans]) => {
+      spans.sort((a, b) => a.start - b.start);
+      return { name, spans, set: cover(spans) };
+    });
+    rowsOf.set(lane, rows);
+  }
+  return rows;
+}
+
+export function drawTimeline(pen: Pen, l: Layout, s: TimelineState, colors: Colors): void {
+  const x = new Linear(s.from, s.to, LEFT, LEFT + l.plot);
+  pen.within(LEFT, 0, l.plot, l.axis, () => {
+    for (const box of l.boxes) drawLane(pen, box, x, s, colors);
+  });
+  for (const box of l.boxes) drawLabel(pen, box, l, s, colors);
+  drawAxis(pen, l, x, s, colors);
+  if (s.from > s.view.start || s.to < s.view.end) drawMinimap(pen, l, s, colors);
+  if (s.chosen) drawThread(pen, l, x, s.chosen, colors);
+  if (s.measure) drawMeasure(pen, l, x, s.measure, colors);
+}
+
+function drawLane(pen: Pen, box: LaneBox, x: Linear, s: TimelineState, colors: Colors): void {
+  const { lane, y, thick, thin } = box;
+  const [left, right] = [Math.max(x.at(lane.start), LEFT), Math.min(x.at(lane.end), x.high)];
+  const under = y + thick + 1;
+  if (right > left) {
+    pen.rect(left, y, right - left, thick, colors.idle);
+    pen.rect(left, under, right - left, thin, colors.idle);
+  }
+  drawSet(pen, lane.compute, x, y, thick, colors.compute, s, 0);
+  if (lane.other.length) drawSet(pen, lane.other, x, y + thick - 3, 3, colors.quiet, s, 1);
+  drawSet(pen, lane.overlapped, x, under, thin, colors.overlapped, s, 0.8);
+  drawSet(pen, lane.exposed, x, under, thin, colors.exposed, s, 0.8);
+  box.rows.forEach((row, i) => drawSpans(pen, row, x, under + thin + 4 + i * ROW, s, colors));
+}
+
+const occupancies = new WeakMap<Intervals, Occupancy>();
+const shares = new Float32Array(4096);
+
+function drawSet(pen: Pen, set: Intervals, x: Linear, y: number, high: number, fill: string, s: TimelineState, least: number): void {
+  if (!set.length) return;
+  let level = occupancies.get(set);
+  if (!level) {
+    level = new Occupancy(set, s.view.start, s.view.end);
+    occupancies.set(set, level);
+  }
+  const pixels = Math.min(shares.length, Math.floor(x.high - x.low));
+  const busy = level.shares(x.from, x.to, shares.subarray(0, pixels));
+  if (busy) return drawShares(pen, busy, x, y, high, fill);
+  for (let i = firstAfter(set, x.from); i < set.length && set[i] < x.to; i += 2) {
+    const left = Math.max(x.at(set[i]), x.low);
+    pen.rect(left, y, Math.max(least, Math.min(x.at(set[i + 1]), x.high) - left), high, fill);
+  }
+}
+
+/** Runs of equally busy pixels: full ones in full height, partly busy ones in part, so that thin work stays honest. */
+function drawShares(pen: Pen, busy: Float32Array, x: Linear, y: number, high: number, fill: string): void {
+  const width = (x.high - x.low) / busy.length;
+  for (let p = 0; p < busy.length; ) {
+    const tall = Math.round(busy[p] * high);
+    let q = p + 1;
+    while (q < busy.length && Math.round(busy[q] * high) === tall) q++;
+    if (tall > 0) pen.rect(x.low + p * width, y + high - tall, (q - p) * width, tall, fill);
+    p = q;
+  }
+}
+
+function drawSpans(pen: Pen, row: SpanRow, x: Linear, y: number, s: TimelineState, colors: Colors): void {
+  const high = ROW - 3;
+  const first = firstVisible(row.spans, x.from);
+  const sought = s.search.toLowerCase();
+  let drawn = 0;
+  for (let i = first; i < row.spans.length && row.spans[i].start < x.to; i++) if (++drawn > 4000) break;
+  if (drawn > 4000) return drawSet(pen, row.set, x, y, high, rowColor(row.spans[0], colors), s, 0);
+  for (let i = first; i < row.spans.length && row.spans[i].start < x.to; i++) {
+    const span = row.spans[i];
+    const left = Math.max(x.at(span.start), x.low);
+    const wide = Math.max(0.6, Math.min(x.at(span.end), x.high) - left);
+    pen.rect(left, y, wide > 3 ? wide - 0.5 : wide, high, rowColor(span, colors));
+    if (sought && span.name.toLowerCase().includes(sought)) pen.frame(left, y, Math.max(2, wide), high, colors.exposed, 1.5);
+    if (wide > 44) pen.within(left, y, wide - 3, high, () => pen.text(span.name, left + 3, y + high / 2, { fill: inkFor(span, colors), size: 10 }));
+  }
+}
+
+function firstVisible(spans: readonly Span[], from: number): number {
+  let low = 0;
+  let high = spans.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (spans[middle].end > from) high = middle;
+    else low = middle + 1;
+  }
+  return Math.max(0, low - 1);
+}
+
+function rowColor(span: Span, colors: Colors): string {
+  if (span.kind === "comm") return colors.overlapped;
+  return span.kind === "compute" ? colors.compute : span.kind === "collective_wait" ? colors.exposed : colors.rule;
+}
+
+function inkFor(span: Span, colors: Colors): string {
+  return span.kind === "comm" || span.kind === "collective_wait" ? colors.paper : colors.ink;
+}
+
+function drawLabel(pen: Pen, box: LaneBox, l: Layout, s: TimelineState, colors: Colors): void {
+  const chosen = box.lane.rank === s.rank;
+  const late = box.lane.rank === s.chosen?.last;
+  const y = box.y + (box.thick + box.thin) / 2;
+  const fill = chosen || late ? colors.ink : colors.quiet;
+  pen.text(`rank ${box.lane.rank}`, LEFT - 10, y, { fill, align: "right", weight: chosen || late ? 700 : 400 });
+  pen.text(box.rows.length ? "▾" : "▸", 8, y, { fill: colors.quiet, size: 11 });
+  pen.text(fixed(total(box.lane.exposed), 1), LEFT + l.plot + RIGHT - 4, y, { fill, align: "right" });
+  box.rows.forEach((row, i) => {
+    const at = box.y + box.thick + 1 + box.thin + 4 + i * ROW + (ROW - 3) / 2;
+    pen.text(row.name.slice(0, 14), LEFT - 10, at, { fill: colors.quiet, align: "right", size: 10 });
+  });
+}
+
+function drawAxis(pen: Pen, l: Layout, x: Linear, s: TimelineState, colors: Colors): void {
+  const y = l.axis + 10;
+  const [from, to] = [s.from - s.view.start, s.to - s.view.start];
+  const small = to - from < 0.5;
+  const scale = small ? 1000 : 1;
+  for (const t of ticks(from * scale, to * scale, Math.max(2, l.plot / 95))) {
+    const at = x.at(t / scale + s.view.start);
+    pen.rect(at - 0.5, l.axis - 1, 1, 4, colors.rule);
+    if (at < LEFT + l.plot - 18) pen.text(number(t), at, y, { fill: colors.quiet, align: "center" });
+  }
+  pen.text(small ? "µs" : "ms", LEFT + l.plot, y, { fill: colors.quiet, align: "right" });
+  pen.text("exposed", LEFT + l.plot + RIGHT - 4, y, { fill: colors.quiet, align: "right", size: 11 });
+}
+
+function drawMinimap(pen: Pen, l: Layout, s: TimelineState, colors: Colors): void {
+  const y = l.axis + AXIS;
+  const x = new Linear(s.view.start, s.view.end, LEFT, LEFT + l.plot);
+  pen.rect(LEFT, y, l.plot, MINIMAP - 6, colors.idle);
+  for (const box of l.boxes) drawSet(pen, box.lane.exposed, x, y + 2, MINIMAP - 10, colors.exposed, s, 0.5);
+  pen.frame(x.at(s.from), y + 0.5, Math.max(3, x.at(s.to) - x.at(s.from)), MINIMAP - 7, colors.select, 1.5);
+}
+
+function drawThread(pen: Pen, l: Layout, x: Linear, c: Collective, colors: Colors): void {
+  const points: number[] = [];
+  for (const box of l.boxes) {
+    const member = c.members.find((m) => m.rank === box.lane.rank);
+    if (member && Number.isFinite(member.start)) points.push(x.at(member.start), box.y + box.thick + 1 + box.thin / 2);
+  }
+  pen.within(LEFT - 6, 0, l.plot + 12, l.axis, () => {
+    pen.line(points, colors.ink, 1.5);
+    for (let i = 0; i < points.length; i += 2) pen.circle(points[i], points[i + 1], 4, colors.paper, colors.ink);
+  });
+  const box = l.boxes.find((b) => b.lane.rank === c.last);
+  const member = c.members.find((m) => m.rank === c.last);
+  if (!box || !member || !(c.lateBy > 0)) return;
+  const text = `last by ${duration(c.lateBy)}`;
+  const wide = pen.measure(text, { weight: 700 });
+  const at = x.at(member.start);
+  if (at < LEFT || at > LEFT + l.plot) return;
+  const left = at + 12 + wide > LEFT + l.plot ? at - 12 - wide : at + 12;
+  const y = box.y + box.thick / 2;
+  pen.rect(left - 3, y - 8, wide + 6, 16, colors.paper);
+  pen.text(text, left, y, { fill: colors.warning, weight: 700 });
+}
+
+function drawMeasure(pen: Pen, l: Layout, x: Linear, range: readonly [number, number], colors: Colors): void {
+  const [a, b] = [x.at(Math.min(...range)), x.at(Math.max(...range))];
+  pen.line([a, 0, a, l.axis], colors.accent, 1);
+  pen.line([b, 0, b, l.axis], colors.accent, 1);
+  const text = duration(Math.abs(range[1] - range[0]));
+  const wide = pen.measure(text, { weight: 700 }) + 8;
+  pen.rect((a + b - wide) / 2, l.axis - 18, wide, 16, colors.paper);
+  pen.text(text, (a + b) / 2, l.axis - 10, { fill: colors.accent, align: "center", weight: 700 });
+}
+
+/** The collective whose bar on a lane is nearest to a time, within `slack` ms. */
+export function nearest(view: StepView, rank: number, at: number, slack: number): Collective | null {
+  let best: Collective | null = null;
+  let least = slack;
+  for (const c of view.collectives) {
+    const m = c.members.find((member) => member.rank === rank);
+    if (!m) continue;
+    const away = at < m.start ? m.start - at : at > m.end ? at - m.end : 0;
+    if (away < least) {
+      least = away;
+      best = c;
+    }
+    if (away === 0) return c;
+  }
+  return best;
+}
+
+/** The collective that made the others wait most, if that is worth a mark: above 0.5 % of the step. */
+export function costliest(view: StepView): Collective | null {
+  let best: Collective | null = null;
+  for (const c of view.collectives) if (c.lateBy > (best?.lateBy ?? 0)) best = c;
+  return best && best.lateBy > 0.005 * (view.end - view.start) ? best : null;
+}
