@@ -24,11 +24,11 @@ _pid = 0
 
 def arm(config: Config) -> Agent:
     """Installs the hooks, before the user's code; a second call in the process returns the first agent unless that has finished."""
-    global _agent, _pid  # noqa: PLW0603
+    global _agent, _pid
     current = armed()
     if current is not None:
         return current
-    from dtscope_jupyter.agent import assembly  # noqa: PLC0415
+    from dtscope_jupyter.agent import assembly
 
     _agent, _pid = assembly.build(config), os.getpid()
     return _agent

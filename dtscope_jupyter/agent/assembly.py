@@ -5,24 +5,33 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from typing import TYPE_CHECKING
 
+from dtscope_jupyter.agent import signals
 from dtscope_jupyter.agent.buckets import Buckets
 from dtscope_jupyter.agent.collectives import Collectives
 from dtscope_jupyter.agent.core import Agent
 from dtscope_jupyter.agent.discovery import Discovery
+from dtscope_jupyter.agent.gradients import Gradients
 from dtscope_jupyter.agent.host import Host
+from dtscope_jupyter.agent.server import Server
 from dtscope_jupyter.agent.steps import Steps
+from dtscope_jupyter.agent.window import Window
 
 if TYPE_CHECKING:
     from dtscope_jupyter.agent.config import Config
+    from dtscope_jupyter.agent.core import Collector
+
+_log = logging.getLogger(__name__)
 
 
 def build(config: Config) -> Agent:
     """An agent with its collectors; recording, unless the config says idle."""
     agent = Agent(config)
     _collectors(agent)
+    _listen(agent)
     atexit.register(agent.finish)
     os.register_at_fork(after_in_child=agent.forget)
     if config.record:
@@ -31,17 +40,53 @@ def build(config: Config) -> Agent:
 
 
 def _collectors(agent: Agent) -> None:
+    """The order of `drains` matters: steps are noted first and written last, with what the others found."""
     collect = agent.config.collect
     steps = Steps(agent)
-    discovery = Discovery(agent, steps)
+    discovery = agent.discovery = Discovery(agent, steps)
     steps.on_backward.append(discovery.look)
-    if "collectives" in collect:
-        collectives = Collectives(agent, steps.overlap)
-        buckets = Buckets(agent, collectives)
-        discovery.on_ddp.append(buckets.adopt)
-        steps.after_backward.append(buckets.backward_ended)
-        agent.collectors |= {"collectives": collectives, "buckets": buckets}
+    agent.drains.append(steps.collect)
+    buckets = _add_collectives(agent, steps, discovery) if "collectives" in collect else None
     if "host" in collect:
-        agent.collectors["host"] = Host(agent, steps.overlap)
-    agent.discovery = discovery
-    agent.collectors["steps"] = steps
+        _add(agent, "host", Host(agent, steps.overlap))
+    if "gradients" in collect:
+        _add_gradients(agent, steps, discovery, buckets)
+    window = agent.window = Window(agent, steps, sampled="spans" in collect)
+    _add(agent, "spans", window)
+    steps.on_close.append(window.boundary)
+    _add(agent, "steps", steps)
+
+
+def _add(agent: Agent, name: str, collector: Collector) -> None:
+    agent.collectors[name] = collector
+    agent.drains.append(collector.drain)
+
+
+def _add_collectives(agent: Agent, steps: Steps, discovery: Discovery) -> Buckets:
+    collectives = Collectives(agent, steps.overlap)
+    buckets = Buckets(agent, collectives)
+    discovery.on_ddp.append(buckets.adopt)
+    steps.after_backward.append(buckets.backward_ended)
+    _add(agent, "collectives", collectives)
+    _add(agent, "buckets", buckets)
+    return buckets
+
+
+def _add_gradients(agent: Agent, steps: Steps, discovery: Discovery, buckets: Buckets | None) -> None:
+    gradients = Gradients(agent, steps)
+    discovery.on_model.append(gradients.model_found)
+    if buckets is not None:
+        buckets.before_reduce.append(gradients.bucket)
+    steps.after_backward.append(gradients.after_backward)
+    steps.before_optimizer.append(gradients.before_optimizer)
+    steps.gates.append(gradients.settled)
+    agent.progress.before_close.append(gradients.before_close)
+    _add(agent, "gradients", gradients)
+
+
+def _listen(agent: Agent) -> None:
+    try:
+        agent.at_finish(Server(agent).close)
+    except OSError as error:
+        _log.warning("dtscope: rank %d can't be asked anything: %s", agent.config.rank, error)
+    signals.register(agent)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as _c10d
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.operation import Operation
 
 Hook = Any
+_REGISTER, _REGISTER_BUILTIN = "_register_comm_hook", "_register_builtin_comm_hook"
 
 
 class Buckets(Collector):
@@ -38,16 +40,16 @@ class Buckets(Collector):
     def __init__(self, agent: Agent, collectives: Collectives) -> None:
         """Hooks come with `start`, a model's own with its first backward."""
         super().__init__(agent)
-        self.before_reduce: list[Callable[[Any], None]] = []
+        self.before_reduce: list[Callable[[BucketHook, Any], None]] = []
         self.models: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
         self.collectives = collectives
         self._patches = Patches()
-        self._hooks: weakref.WeakKeyDictionary[Any, _BucketHook | None] = weakref.WeakKeyDictionary()
+        self._hooks: weakref.WeakKeyDictionary[Any, BucketHook | None] = weakref.WeakKeyDictionary()
 
     def start(self) -> None:
         """Installs the hooks."""
-        self._patches.wrap(dist, "_register_comm_hook", self._register_wrapper)
-        self._patches.wrap(dist, "_register_builtin_comm_hook", self._builtin_wrapper)
+        self._patches.wrap(dist, _REGISTER, self._register_wrapper)
+        self._patches.wrap(dist, _REGISTER_BUILTIN, self._builtin_wrapper)
 
     def stop(self) -> None:
         """Nothing to do: the models' hooks look at `on`, and a user's later hook must still be taken in."""
@@ -57,8 +59,8 @@ class Buckets(Collector):
         self.models.add(model)
         if model.reducer in self._hooks or model._comm_hooks:  # noqa: SLF001
             return
-        hook = self._hooks[model.reducer] = _BucketHook(self, model.process_group)
-        original(dist._register_comm_hook)(model.reducer, None, hook)  # noqa: SLF001
+        hook = self._hooks[model.reducer] = BucketHook(self, model.process_group)
+        original(getattr(dist, _REGISTER))(model.reducer, None, hook)  # noqa: SLF001
 
     def backward_ended(self) -> None:
         """Tells which buckets the backward has waited for."""
@@ -68,14 +70,14 @@ class Buckets(Collector):
                 hook.issued = []
 
     def _register_wrapper(self, register_natively: Callable[..., None]) -> Callable[..., None]:
-        def register(reducer: Any, state: Any, comm_hook: Hook) -> None:  # noqa: ANN401
+        def register(reducer: Any, state: Any, comm_hook: Hook) -> None:
             ours = self._hooks.get(reducer)
             if ours is not None and ours.user is None:
                 ours.user = (state, comm_hook)
             elif reducer in self._hooks:
                 register_natively(reducer, state, comm_hook)
             else:
-                hook = _BucketHook(self, None)
+                hook = BucketHook(self, None)
                 hook.user = (state, comm_hook)
                 register_natively(reducer, None, hook)
                 self._hooks[reducer] = hook
@@ -83,31 +85,32 @@ class Buckets(Collector):
         return register
 
     def _builtin_wrapper(self, register_natively: Callable[..., None]) -> Callable[..., None]:
-        def register(reducer: Any, comm_hook_type: Any) -> None:  # noqa: ANN401
+        def register(reducer: Any, comm_hook_type: Any) -> None:
             ours = self._hooks.get(reducer)
             if ours is None or ours.user is not None:
                 register_natively(reducer, comm_hook_type)
                 self._hooks[reducer] = None
             else:
-                fp16 = comm_hook_type == dist.BuiltinCommHookType.FP16_COMPRESS
+                fp16 = comm_hook_type == _c10d.BuiltinCommHookType.FP16_COMPRESS
                 ours.user = (ours.group, default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook)
 
         return register
 
 
-class _BucketHook:
-    """What DDP's C++ calls for each bucket; `user` is the (state, hook) that it stands before."""
+class BucketHook:
+    """What DDP's C++ calls for each bucket; `user` is the (state, hook) that it stands before, `members` the parameters by bucket."""
 
-    def __init__(self, owner: Buckets, group: Any) -> None:  # noqa: ANN401
+    def __init__(self, owner: Buckets, group: Any) -> None:
         self.owner = owner
         self.group = group
         self.user: tuple[Any, Hook] | None = None
         self.issued: list[Operation] = []
+        self.members: dict[int, tuple[int, list[torch.Tensor]]] = {}
 
-    def __call__(self, _state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def __call__(self, _state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         owner = self.owner
         for call in owner.before_reduce if owner.on else ():
-            call(bucket)
+            call(self, bucket)
         collectives = owner.collectives
         collectives.enter_bucket(bucket.index())
         try:
@@ -115,7 +118,7 @@ class _BucketHook:
         finally:
             self.issued += collectives.leave_bucket()
 
-    def _reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def _reduce(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         buffer, options = bucket.buffer(), dist.AllreduceOptions()
         options.asyncOp = True
         if buffer.is_sparse:
@@ -123,7 +126,8 @@ class _BucketHook:
         else:
             buffer.mul_(1.0 / self.group.size())
         work = self.group.allreduce([buffer], options)
-        return work.get_future().then(_first)
+        future: torch.futures.Future[torch.Tensor] = work.get_future().then(_first)
+        return future
 
 
 def _first(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:

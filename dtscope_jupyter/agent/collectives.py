@@ -65,10 +65,10 @@ class Collectives(Collector):
         """Takes the hooks off."""
         self._patches.undo()
 
-    def open(self, name: str, method: Method, group: Any, args: tuple[Any, ...]) -> Operation:  # noqa: ANN401
+    def open(self, name: str, method: Method, group: Any, args: tuple[Any, ...]) -> Operation:
         """An operation is about to be issued; the caller issues it and calls `issued` or `cancel`."""
         progress = self.agent.progress
-        time = now()
+        opened = time = now()
         line, sharded = lines.caller()
         if self._bucket is None:
             progress.collective(name, line, time)
@@ -84,17 +84,19 @@ class Collectives(Collector):
             self.agent.recorder.drop("collectives", 1)
         if operation.device is not None and operation.device.type == "cuda":
             self._devices.begin(operation)
+        operation.enqueue = operation.start = now()
+        self.agent.cost.fixed(operation.enqueue - opened)
         return operation
 
     def cancel(self, operation: Operation) -> None:
         """The call raised: nothing was issued."""
         operation.failed = True
 
-    def issued(self, operation: Operation, group: Any, work: Any, *, asynchronous: bool) -> None:  # noqa: ANN401
+    def issued(self, operation: Operation, group: Any, work: Any, *, asynchronous: bool) -> None:
         """The call returned `work`, or None where the runtime has waited itself."""
         operation.seq = _sequence(operation, group)
         operation.asynchronous = asynchronous
-        operation.returned = now()
+        returned = operation.returned = now()
         if operation.events is not None:
             self._devices.issued(operation, work)
         elif work is None:
@@ -104,8 +106,9 @@ class Collectives(Collector):
             _follow(operation, work)
         if work is not None:
             self._remember(operation, work)
+        self.agent.cost.fixed(now() - returned)
 
-    def _remember(self, operation: Operation, work: Any) -> None:  # noqa: ANN401
+    def _remember(self, operation: Operation, work: Any) -> None:
         self._works[id(work)] = operation
         if len(self._works) > _MOST_PENDING:
             self._works.pop(next(iter(self._works)), None)
@@ -128,8 +131,8 @@ class Collectives(Collector):
         self._finals.append(operations)
 
     def _wrapper(self, method: Method) -> Callable[[Any], Callable[..., Any]]:
-        def make(original: Any) -> Callable[..., Any]:  # noqa: ANN401
-            def call(group: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def make(original: Any) -> Callable[..., Any]:
+            def call(group: Any, *args: Any, **kwargs: Any) -> Any:
                 if not self.on:
                     return original(group, *args, **kwargs)
                 operation = self._try_open(method, group, args or tuple(kwargs.values()))
@@ -147,7 +150,7 @@ class Collectives(Collector):
 
         return make
 
-    def _try_open(self, method: Method, group: Any, args: tuple[Any, ...]) -> Operation | None:  # noqa: ANN401
+    def _try_open(self, method: Method, group: Any, args: tuple[Any, ...]) -> Operation | None:
         try:
             operation = self.open(method.operation, method, group, args)
         except Exception as error:  # noqa: BLE001
@@ -157,7 +160,7 @@ class Collectives(Collector):
             call(operation, group, args)
         return operation
 
-    def _try_issued(self, operation: Operation, group: Any, work: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
+    def _try_issued(self, operation: Operation, group: Any, work: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             options = kwargs.get("opts") or (args[-1] if args else None)
             asynchronous = operation.name in _P2P or bool(getattr(options, "asyncOp", True))
@@ -166,7 +169,7 @@ class Collectives(Collector):
             self.agent.fail(self.name, error)
 
     def _wait_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
             operation = self._works.pop(id(work), None)
             if operation is None:
                 return original(work, *args, **kwargs)
@@ -203,7 +206,7 @@ class Collectives(Collector):
                 later.append(operation)
                 oldest = oldest or operation.enqueue
         self._pending.extendleft(reversed(later))
-        self._overlap.oldest_open, self._overlap.seen_until = oldest, seen
+        self._overlap.oldest_open = oldest
 
     def _settle(self, operation: Operation, seen: int, *, final: bool) -> bool:
         if operation.failed:
@@ -237,17 +240,17 @@ class Collectives(Collector):
             self.agent.recorder.add("host", row)
 
 
-def _sequence(operation: Operation, group: Any) -> int:  # noqa: ANN401
+def _sequence(operation: Operation, group: Any) -> int:
     if operation.name in _P2P:
         operation.group.messages += 1
         return operation.group.messages
     return int(group._get_sequence_number_for_group())  # noqa: SLF001
 
 
-def _follow(operation: Operation, work: Any) -> None:  # noqa: ANN401
+def _follow(operation: Operation, work: Any) -> None:
     """Its end, by the runtime's own callback; where that has none, Work.wait tells."""
 
-    def done(_future: Any) -> None:  # noqa: ANN401
+    def done(_future: Any) -> None:
         operation.end = now()
 
     try:

@@ -59,5 +59,5 @@ class Config:
             raise DtscopeError(f"can't arm a rank with {value!r}: {error}; pass Config.to_json()") from error
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401
+def _same(value: Any) -> Any:
     return value

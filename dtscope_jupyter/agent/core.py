@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dtscope_jupyter import __version__, rundir
-from dtscope_jupyter.agent import clock
+from dtscope_jupyter.agent import clock, control
+from dtscope_jupyter.agent.cost import Cost
 from dtscope_jupyter.agent.progress import Progress
 from dtscope_jupyter.agent.recorder import Recorder
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from dtscope_jupyter.agent.config import Config
     from dtscope_jupyter.agent.discovery import Discovery
+    from dtscope_jupyter.agent.window import Window
 
 _log = logging.getLogger(__name__)
 
@@ -57,12 +59,63 @@ class Agent:
         self.config = config
         self.progress = Progress()
         self.recorder = Recorder(config.folder, config.rank, config.disk)
+        self.cost = Cost(self.recorder, config.budget)
+        self.window: Window | None = None
         self.collectors: dict[str, Collector] = {}
         self.discovery: Discovery | None = None
+        self.drains: list[Callable[[bool], None]] = []
         self.recording = False
         self.finished = False
         self._lock = threading.RLock()
         self._at_finish: list[Callable[[], None]] = []
+        self.identity: dict[str, Any] = {
+            "rank": config.rank, "world_size": config.world_size, "local_rank": config.local_rank,
+            "pid": os.getpid(), "started": control.started(os.getpid()), "host": socket.gethostname(), "boot_id": clock.boot_id(),
+            "python": sys.version.split()[0], "torch": torch.__version__, "dtscope_jupyter": __version__,
+            "armed_ns": clock.now() + clock.OFFSET_NS, "config": config.to_json(),
+        }  # fmt: skip
+        self.write_identity()
+
+    def write_identity(self) -> None:
+        """rank.json; its modification time is the rank's heartbeat while it lives."""
+        backend, device = _backend()
+        self.identity |= {"backend": backend, "device": device}
+        with contextlib.suppress(OSError):
+            rundir.write_json(self.config.folder / "rank.json", self.identity)
+
+    def start(self) -> None:
+        """Installs the hooks."""
+
+    def stop(self) -> None:
+        """Takes the hooks off, or makes them pass through."""
+
+    def drain(self, final: bool) -> None:  # noqa: FBT001
+        """Turns raw events into rows, on the writing thread; `final` with the last call."""
+
+
+class Agent:
+    """What runs inside a rank; made by `arm`."""
+
+    def __init__(self, config: Config) -> None:
+        """Makes rank.json and the recorder; hooks come with `start`."""
+        self.config = config
+        self.progress = Progress()
+        self.recorder = Recorder(config.folder, config.rank, config.disk)
+        self.cost = Cost(self.recorder, config.budget)
+        self.window: Window | None = None
+        self.collectors: dict[str, Collector] = {}
+        self.discovery: Discovery | None = None
+        self.drains: list[Callable[[bool], None]] = []
+        self.recording = False
+        self.finished = False
+        self._lock = threading.RLock()
+        self._at_finish: list[Callable[[], None]] = []
+        self.identity: dict[str, Any] = {
+            "rank": config.rank, "world_size": config.world_size, "local_rank": config.local_rank,
+            "pid": os.getpid(), "started": control.started(os.getpid()), "host": socket.gethostname(), "boot_id": clock.boot_id(),
+            "python": sys.version.split()[0], "torch": torch.__version__, "dtscope_jupyter": __version__,
+            "armed_ns": clock.now() + clock.OFFSET_NS, "config": config.to_json(),
+        }  # fmt: skip
         self.write_identity()
 
     def write_identity(self) -> None:
@@ -70,7 +123,7 @@ class Agent:
         backend, device = _backend()
         identity = {
             "rank": self.config.rank, "world_size": self.config.world_size, "local_rank": self.config.local_rank,
-            "pid": os.getpid(), "host": socket.gethostname(), "boot_id": clock.boot_id(),
+            "pid": os.getpid(), "started": control.started(os.getpid()), "host": socket.gethostname(), "boot_id": clock.boot_id(),
             "python": sys.version.split()[0], "torch": torch.__version__, "dtscope_jupyter": __version__,
             "backend": backend, "device": device, "armed_ns": clock.now() + clock.OFFSET_NS,
             "config": self.config.to_json(),
@@ -86,9 +139,10 @@ class Agent:
             self.recording = True
             self.recorder.add("clocks", clock.row())
             for name, collector in self.collectors.items():
-                self._guard(name, collector.start)
                 collector.on = True
-                self.recorder.add_source(collector.drain)
+                self._guard(name, collector.start)
+            for drain in self.drains:
+                self.recorder.add_source(drain)
             self.recorder.start()
 
     def stop(self) -> None:
@@ -101,8 +155,8 @@ class Agent:
                 collector.on = False
                 self._guard(name, collector.stop)
             self.recorder.flush(final=True)
-            for collector in self.collectors.values():
-                self.recorder.remove_source(collector.drain)
+            for drain in self.drains:
+                self.recorder.remove_source(drain)
 
     def finish(self) -> None:
         """Closes the open step, writes the rest and closes the files; idempotent."""
@@ -134,6 +188,15 @@ class Agent:
         assert self.discovery is not None
         self.discovery.named(model, optimizer)
 
+    def status(self) -> dict[str, Any]:
+        """For `control`: who this is and what it does."""
+        return {
+            "rank": self.config.rank, "pid": os.getpid(), "step": self.progress.step, "phase": self.progress.phase,
+            "recording": self.recording, "collectors": {name: collector.on for name, collector in self.collectors.items()},
+            "budget": self.cost.budget, "cost_ratio": self.cost.ratio, "writer_s": self.recorder.thread_s,
+            "bytes": self.recorder.bytes_written,
+        }  # fmt: skip
+
     def at_finish(self, close: Callable[[], None]) -> None:
         """`close` is called by `finish`, before the files are closed."""
         self._at_finish.append(close)
@@ -155,8 +218,6 @@ class Agent:
         try:
             call()
         except Exception as error:  # noqa: BLE001
-            if name in self.collectors:
-                self.collectors[name].on = True
             self.fail(name, error)
 
 

@@ -24,7 +24,7 @@ class DeviceClock:
         self._offset_ns = 0.0
         self._learned_at = 0
 
-    def learn(self, event: Any, recorded_ns: int) -> None:  # noqa: ANN401
+    def learn(self, event: Any, recorded_ns: int) -> None:
         """`event` was recorded at `recorded_ns` of the host's clock."""
         if self.base is None:
             self.base, self._offset_ns, self._learned_at = event, float(recorded_ns), recorded_ns
@@ -33,11 +33,11 @@ class DeviceClock:
         decayed = self._offset_ns - _DRIFT * (recorded_ns - self._learned_at)
         self._offset_ns, self._learned_at = max(candidate, decayed), recorded_ns
 
-    def time(self, event: Any) -> int:  # noqa: ANN401
+    def time(self, event: Any) -> int:
         """Time of the event by the host's clock, in ns."""
         return int(self._device_ns(event) + self._offset_ns)
 
-    def _device_ns(self, event: Any) -> float:  # noqa: ANN401
+    def _device_ns(self, event: Any) -> float:
         since = self.base.elapsed_time(event)
         device = self._base_ns + since * 1e6
         if since > _REBASE_MS:

@@ -28,7 +28,7 @@ class Marks:
 
     __slots__ = ("begin", "begin_host", "end", "wait")
 
-    def __init__(self, begin: Any, begin_host: int) -> None:  # noqa: ANN401
+    def __init__(self, begin: Any, begin_host: int) -> None:
         """`begin` is recorded."""
         self.begin = begin
         self.begin_host = begin_host
@@ -57,7 +57,7 @@ class DeviceTimes:
             return
         operation.events = Marks(self._record(), now())
 
-    def issued(self, operation: Operation, work: Any) -> None:  # noqa: ANN401
+    def issued(self, operation: Operation, work: Any) -> None:
         """Arranges for the end to be marked."""
         marks = operation.events
         if work is None:
@@ -106,13 +106,13 @@ class DeviceTimes:
         self._give_back(list({id(event): event for event in marks.events}.values()))
         return [wait]
 
-    def _follow(self, marks: Marks, work: Any) -> None:  # noqa: ANN401
-        def done(_future: Any) -> None:  # noqa: ANN401
+    def _follow(self, marks: Marks, work: Any) -> None:
+        def done(_future: Any) -> None:
             marks.end = self._record()
 
         work.get_future().then(done)
 
-    def _record(self) -> Any:  # noqa: ANN401
+    def _record(self) -> Any:
         try:
             event = self._pool.popleft()
         except IndexError:

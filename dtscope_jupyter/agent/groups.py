@@ -18,7 +18,7 @@ class Group:
 
     __slots__ = ("alive", "last_end", "messages", "name", "ranks", "size")
 
-    def __init__(self, group: Any, name: str) -> None:  # noqa: ANN401
+    def __init__(self, group: Any, name: str) -> None:
         """`group` is torch's."""
         self.alive = weakref.ref(group)
         self.name = name
@@ -36,7 +36,7 @@ class Groups:
         self._recorder = recorder
         self._known: dict[str, Group] = {}
 
-    def of(self, group: Any) -> Group:  # noqa: ANN401
+    def of(self, group: Any) -> Group:
         """The Group; a new one under an old name (after destroy and init) is told apart by identity."""
         name = group.group_name or "0"
         known = self._known.get(name)
@@ -45,19 +45,19 @@ class Groups:
             self._write(group, known)
         return known
 
-    def _write(self, group: Any, known: Group) -> None:  # noqa: ANN401
+    def _write(self, group: Any, known: Group) -> None:
         description = group.group_desc
         self._recorder.add("groups", (known.name, None if description == "undefined" else description, _backend(group), known.ranks))
 
 
-def _ranks(group: Any) -> list[int] | None:  # noqa: ANN401
+def _ranks(group: Any) -> list[int] | None:
     try:
         return dist.get_process_group_ranks(group)
     except (KeyError, ValueError, RuntimeError):
         return None
 
 
-def _backend(group: Any) -> str | None:  # noqa: ANN401
+def _backend(group: Any) -> str | None:
     try:
         return str(dist.get_backend(group))
     except (KeyError, ValueError, RuntimeError, AssertionError):

@@ -56,7 +56,7 @@ class Host(Collector):
         self._events.append((self.agent.progress.step, kind, start, end, count, detail, line))
 
     def _input_wrapper(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def __next__(loader: Any) -> Any:  # noqa: ANN401, N807
+        def __next__(loader: Any) -> Any:  # noqa: N807
             start = now()
             try:
                 return original(loader)
@@ -68,7 +68,7 @@ class Host(Collector):
         return __next__
 
     def _save_wrapper(self, original: Callable[..., None]) -> Callable[..., None]:
-        def save(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        def save(*args: Any, **kwargs: Any) -> None:
             start = now()
             original(*args, **kwargs)
             if self.on:

@@ -35,7 +35,7 @@ def _size(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _flat(value: Any) -> list[torch.Tensor]:  # noqa: ANN401
+def _flat(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     return [tensor for item in value for tensor in _flat(item)] if isinstance(value, (list, tuple)) else []

@@ -13,9 +13,7 @@ from collections import deque
 import numpy as np
 
 from dtscope_jupyter import intervals
-from dtscope_jupyter.agent.clock import now
 
-_PATIENCE_NS = 10**9
 _KEPT = 20_000
 Spans = deque[tuple[int, int]]
 
@@ -29,12 +27,10 @@ class Overlap:
         self.blocked: Spans = deque(maxlen=_KEPT)
         self.input: Spans = deque(maxlen=_KEPT)
         self.oldest_open = 0
-        self.seen_until = 0
 
     def settled(self, end: int) -> bool:
-        """Whether no collective issued before `end` is in flight, or it is too late to wait for it."""
-        open_before = 0 < self.oldest_open < end
-        return (end <= self.seen_until and not open_before) or now() - end > _PATIENCE_NS
+        """Whether no collective issued before `end` is in flight."""
+        return not 0 < self.oldest_open < end
 
     def of(self, start: int, end: int) -> tuple[float, float, float, float, float]:
         """compute, comm, overlap, exposed and input of a step, in ms; forgets what lies before it."""

@@ -20,7 +20,7 @@ class Patches:
         """Nothing is replaced yet."""
         self._done: list[tuple[Any, str, Any, Any]] = []
 
-    def wrap(self, owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> bool:  # noqa: ANN401
+    def wrap(self, owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> bool:
         """Replaces `owner.name` by `make(original)`; False where this torch has no such attribute."""
         replaced = getattr(owner, name, None)
         if replaced is None:
@@ -44,6 +44,6 @@ class Patches:
                 setattr(owner, name, replaced)
 
 
-def original(function: Any) -> Any:  # noqa: ANN401
+def original(function: Any) -> Any:
     """What a wrapper of ours stands for; anything else as it is."""
     return getattr(function, "__wrapped__", function)

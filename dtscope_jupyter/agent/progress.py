@@ -16,6 +16,10 @@ import time
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HELD = -1
 """Stands for a step that is not yet known; see `Progress.place`."""
@@ -62,6 +66,7 @@ class Progress:
         self.step = 0
         self.phase: str | None = None
         self.thread = threading.main_thread().ident
+        self.before_close: list[Callable[[], None]] = []
         self.closed: deque[tuple[int, Segment]] = deque()
         self.optimizers_alive = 0
         self._closing = 0
@@ -107,7 +112,7 @@ class Progress:
             self._current = Segment(self._last_end or time_ns)
 
     def backward_begins(self, time_ns: int, *, reset: bool, updated: bool) -> bool:
-        """The outermost backward begins; `reset` and `updated` tell gradients and parameters since the last. True where a step was closed."""
+        """The outermost backward begins; `reset`, `updated`: gradients, parameters since the last. True where a step was closed."""
         closed = False
         current = self._current
         if current is not None and current.micro_batches and self._stale(current, reset=reset, updated=updated):
@@ -159,6 +164,8 @@ class Progress:
         """Closes what is open, where it holds any work."""
         current = self._current
         if current is not None and (current.backward_start or (current.collectives and not self._backwards)):
+            for call in self.before_close:
+                call()
             current.end = time_ns
             current.cpu_ns = self._cpu_used()
             self._parts.append(current)
@@ -182,6 +189,8 @@ class Progress:
         self._current, self._fresh, self._last_end = None, 0, end_ns
         if segment is None:
             return
+        for call in self.before_close:
+            call()
         segment.end = end_ns
         segment.cpu_ns = self._cpu_used()
         self._parts.append(segment)

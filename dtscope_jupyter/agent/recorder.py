@@ -50,7 +50,9 @@ class Recorder:
         self.thread_s = 0.0
 
     def start(self) -> None:
-        """Starts the writing thread."""
+        """Starts the writing thread, once."""
+        if self._thread is not None:
+            return
         self._thread = threading.Thread(target=self._work, name="dtscope-writer", daemon=True)
         self._thread.start()
 
@@ -62,6 +64,11 @@ class Recorder:
         """The inverse of `add_source`; unknown ones are ignored."""
         if drain in self._sources:
             self._sources.remove(drain)
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes on disk so far."""
+        return self._thinning.used
 
     def add(self, table: str, row: Row) -> None:
         """One row; over the capacity the oldest goes and is counted."""
@@ -109,7 +116,7 @@ class Recorder:
             self._writers.clear()
 
     def _work(self) -> None:
-        import time  # noqa: PLC0415
+        import time
 
         while not self._wake.wait(PERIOD_S):
             try:

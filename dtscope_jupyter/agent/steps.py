@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.progress import Segment
 
 
+_PATIENCE_NS = 10**9
+
+
 class Steps(Collector):
     """The steps of the rank; other collectors hang on its boundaries (`on_backward`, `after_backward`, `before_optimizer`, `on_close`)."""
 
@@ -46,6 +49,7 @@ class Steps(Collector):
         self.after_backward: list[Callable[[], None]] = []
         self.before_optimizer: list[Callable[[torch.optim.Optimizer], None]] = []
         self.on_close: list[Callable[[int], None]] = []
+        self.gates: list[Callable[[int], bool]] = []
         self._evidence = Evidence()
         self._patches = Patches()
         self._handles: list[Any] = []
@@ -84,14 +88,14 @@ class Steps(Collector):
         self._evidence.watch(parameters)
 
     def _init_wrapper(self, original: Callable[..., None]) -> Callable[..., None]:
-        def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+        def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             original(optimizer, *args, **kwargs)
             self.knows(optimizer)
 
         return __init__
 
     def _backward_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def run(*args: Any, **kwargs: Any) -> Any:
             if self._depth or not self.on or kwargs.get("accumulate_grad") is False:
                 return original(*args, **kwargs)
             self._begin()
@@ -124,7 +128,7 @@ class Steps(Collector):
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
 
-    def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:  # noqa: ANN401
+    def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         try:
             if self._nested and not _on_stack(self._outer):
                 self._nested = 0
@@ -141,7 +145,7 @@ class Steps(Collector):
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
 
-    def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:  # noqa: ANN401
+    def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         self._nested -= 1
         if self._nested > 0 or not self.on:
             return
@@ -159,11 +163,12 @@ class Steps(Collector):
             self.agent.fail(self.name, error)
 
     def _closed(self, step: int) -> None:
+        self.agent.cost.step_closed()
         for call in self.on_close:
             call(step)
 
     def _scaler_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             before, start = self._ends, now()
             result = original(scaler, optimizer, *args, **kwargs)
             if self._ends == before and self.on and scaler.is_enabled():
@@ -172,13 +177,17 @@ class Steps(Collector):
 
         return step
 
-    def drain(self, final: bool) -> None:  # noqa: FBT001
-        """Writes the steps whose collectives have ended (or have had a second to)."""
+    def collect(self, _final: bool) -> None:  # noqa: FBT001
+        """Notes which steps have closed, before the other collectors turn their events into rows."""
         closed = self.agent.progress.closed
         self._waiting += [closed.popleft() for _ in range(len(closed))]
+
+    def drain(self, final: bool) -> None:  # noqa: FBT001
+        """Writes the steps of which all is known, or for which it is too late to wait."""
         later = []
         for step, segment in self._waiting:
-            if final or self.overlap.settled(segment.end):
+            late = final or now() - segment.end > _PATIENCE_NS
+            if late or (self.overlap.settled(segment.end) and all(gate(step) for gate in self.gates)):
                 self.agent.recorder.add("steps", self._row(step, segment))
             else:
                 later.append((step, segment))

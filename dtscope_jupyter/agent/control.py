@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Asks a live rank: one JSON line each way over RANK_FOLDER/control.sock. Imports no torch.
+
+Requests are {"command": NAME, ...}; every reply has "ok", and "error" (one line) where that is false.
+
+    status              pid, step, phase, recording, collectors, cost_ratio
+    profile steps=2     a profiler window from the next step on; the trace is written to the rank folder
+    stacks              stacks of all threads -> stacks-NNN.txt; replies with "file"
+    flight_recorder     -> flight_recorder-NNN.json, then .pkl with stacks; replies with "files"
+    attach, detach      hooks in, hooks out
+    budget value=0.02   the share of step time that observing may cost
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from dtscope_jupyter import rundir
+from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SOCKET = "control.sock"
+MAX_LINE = 65_536
+
+
+@contextlib.contextmanager
+def short_path(folder: Path) -> Iterator[str]:
+    """The socket's path through a directory descriptor, as Unix sockets allow no more than 108 bytes."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET}"
+    finally:
+        os.close(descriptor)
+
+
+def ask(folder: Path, request: dict[str, Any], timeout: float = 2.0) -> dict[str, Any]:
+    """The rank's reply; DtscopeError where no rank listens in `folder` or it doesn't answer within `timeout` seconds.
+
+    Stacks of a rank that can't answer, since something holds the interpreter's lock, are had by a signal.
+    """
+    try:
+        with short_path(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout)
+            connection.connect(path)
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            return _reply(connection)
+    except TimeoutError as error:
+        if request.get("command") == "stacks":
+            return _stacks_by_signal(folder)
+        raise DtscopeError(f"{folder.name} did not answer within {timeout:g} s; its process is stuck or stopped, take its stacks") from error
+    except (OSError, ValueError) as error:
+        raise DtscopeError(f"no live rank listens in {str(folder)!r} ({error}); is the job still running, on this host?") from error
+
+
+def _reply(connection: socket.socket) -> dict[str, Any]:
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        part = connection.recv(MAX_LINE)
+        if not part or len(line) > MAX_LINE:
+            break
+        line += part
+    reply = json.loads(line)
+    if not isinstance(reply, dict):
+        raise ValueError("not an object")
+    return reply
+
+
+def _stacks_by_signal(folder: Path) -> dict[str, Any]:
+    identity = rundir.read_json(folder / "rank.json")
+    pid, number, file = identity.get("pid"), identity.get("stack_signal"), folder / str(identity.get("stack_file"))
+    if not isinstance(pid, int) or not isinstance(number, int) or not file.is_file() or not _is(pid, identity):
+        raise DtscopeError(f"{folder.name} does not answer and can't be signalled; it was armed without a stack signal or has ended")
+    before = file.stat().st_size
+    os.kill(pid, number)
+    deadline = time.monotonic() + 2
+    while file.stat().st_size == before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return {"ok": file.stat().st_size > before, "file": file.name, "by": "signal"}
+
+
+def _is(pid: int, identity: dict[str, Any]) -> bool:
+    """Whether the process is still the rank, not a later one with its number."""
+    return identity.get("started") == started(pid) and identity.get("host") == socket.gethostname()
+
+
+def started(pid: int) -> int | None:
+    """Start of a process in clock ticks since boot; None where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            return int(file.read().rsplit(b")", 1)[1].split()[19])
+    except (OSError, IndexError, ValueError):
+        return None

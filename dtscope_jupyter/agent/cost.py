@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""What observing costs the training thread, and how often each probe may run to stay within the budget.
+
+Hooks that always run are timed as they run (`fixed`), probes too (`spent`). What self-timing misses, such as caches
+gone cold, is found by a short A/B now and then: 16 steps with all probes, 16 with none, in turn; the
+ratio of the median difference to the self-timed sum scales the probes' cost from then on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from dtscope_jupyter.agent.clock import now
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.agent.recorder import Recorder
+
+ALWAYS_NS = 60_000
+"""A probe this cheap runs with every step, whatever the step takes."""
+_MOST_EVERY = 1024
+_PLAN_EVERY = 16
+_NOTE_NS = 2 * 10**9
+_FIRST_AB, _AB_STEPS = 32, 32
+_SMOOTH = 0.2
+_SCALE = (0.5, 4.0)
+
+
+@dataclass(slots=True)
+class Probe:
+    """One probe: runs in one step of `every`; `cost_ns` is that of a step in which it ran."""
+
+    weight: float
+    every: int = 1
+    cost_ns: float = 0.0
+    now_ns: int = 0
+    compared: bool = True
+
+
+class Cost:
+    """Counts steps by itself, the same on every rank, so that ranks sample the same steps."""
+
+    def __init__(self, recorder: Recorder, budget: float) -> None:
+        """`budget` is a share of step time."""
+        self.budget = budget
+        self.ratio = 0.0
+        self.probes = {
+            "flat_norm": Probe(0.5, compared=False),
+            "local_norm": Probe(0.25),
+            "synced_norm": Probe(0.25),
+        }
+        self._recorder = recorder
+        self._steps = 0
+        self._fixed_now = 0
+        self._fixed_ns = 0.0
+        self._step_ns = 0.0
+        self._last = 0
+        self._noted = now()
+        self._scale = 1.0
+        self._next_ab = _FIRST_AB
+        self._times: tuple[list[int], list[int]] = ([], [])
+        self._probed: list[int] = []
+
+    def due(self, name: str) -> bool:
+        """Whether the probe runs in this step."""
+        probe = self.probes[name]
+        if probe.compared and self._comparing:
+            return self._steps % 2 == 0
+        return self._steps % probe.every == 0
+
+    def spent(self, name: str, ns: int) -> None:
+        """The probe took this long on the training thread."""
+        self.probes[name].now_ns += ns
+
+    def fixed(self, ns: int) -> None:
+        """Hooks that always run took this long."""
+        self._fixed_now += ns
+
+    def step_closed(self) -> None:
+        """A step has ended: learns, plans, and says what it costs."""
+        time = now()
+        if self._last:
+            self._learn(time - self._last)
+        self._last = time
+        self._fixed_now = 0
+        for probe in self.probes.values():
+            probe.now_ns = 0
+        self._steps += 1
+        if self._steps % _PLAN_EVERY == 0:
+            self._plan()
+        if time - self._noted > _NOTE_NS and self._steps > _PLAN_EVERY:
+            self._noted = time
+            self._recorder.note("observer", "cost_ratio", self.ratio, f"observing costs {self.ratio:.2%} of a step")
+
+    @property
+    def step_ns(self) -> float:
+        """A step's time, smoothed; 0 before the second."""
+        return self._step_ns
+
+    @property
+    def _comparing(self) -> bool:
+        return self._next_ab <= self._steps < self._next_ab + _AB_STEPS
+
+    def _learn(self, duration: int) -> None:
+        self._step_ns = _smooth(self._step_ns, duration)
+        self._fixed_ns = _smooth(self._fixed_ns, self._fixed_now)
+        for probe in self.probes.values():
+            if probe.now_ns:
+                probe.cost_ns = _smooth(probe.cost_ns, probe.now_ns)
+        if self._comparing:
+            self._compare(duration)
+
+    def _compare(self, duration: int) -> None:
+        self._times[self._steps % 2].append(duration)
+        if self._steps % 2 == 0:
+            self._probed.append(sum(probe.now_ns for probe in self.probes.values() if probe.compared))
+        if self._steps == self._next_ab + _AB_STEPS - 1:
+            with_probes, without = median(self._times[0]), median(self._times[1])
+            timed = median(self._probed)
+            if timed > 0:
+                self._scale = min(max((with_probes - without) / timed, _SCALE[0]), _SCALE[1])
+            self._recorder.note("observer", "ab_ratio", with_probes / without, "median step with all probes over without, 16 steps each, in turn")
+            self._times, self._probed = ([], []), []
+            self._next_ab = self._next_ab * 8
+
+    def _plan(self) -> None:
+        """Shares what the budget leaves among the probes."""
+        room = max(self.budget * self._step_ns - self._fixed_ns, 0.0)
+        total = self._fixed_ns
+        for probe in self.probes.values():
+            cost = probe.cost_ns * (self._scale if probe.compared else 1.0)
+            probe.every = _every(cost, room * probe.weight)
+            total += cost / probe.every
+        self.ratio = total / self._step_ns if self._step_ns else 0.0
+
+
+def _every(cost: float, share: float) -> int:
+    if cost <= max(share, ALWAYS_NS):
+        return 1
+    if share <= 0:
+        return _MOST_EVERY
+    return int(min(2 ** math.ceil(math.log2(cost / share)), _MOST_EVERY))
+
+
+def _smooth(before: float, value: float) -> float:
+    return before + _SMOOTH * (value - before) if before else float(value)

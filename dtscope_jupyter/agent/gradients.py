@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients: when each is ready, its norm before and after the average over ranks, and what of it is not finite.
+
+Ready times and one flat norm of all synchronised gradients come with every step, norms of single parameters as often as
+the budget allows. Nothing here adds a collective, gathers a parameter or moves a random number. Under DDP local norms
+are taken in the bucket hook and synchronised ones as the backward returns; elsewhere as it returns and as the
+optimizer begins. Of a sharded parameter only this rank's part is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dtscope_jupyter.agent import readings
+from dtscope_jupyter.agent.clock import now
+from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.gradient_rows import GradientRows, Norms, Part
+from dtscope_jupyter.agent.parameters import Parameters, local
+from dtscope_jupyter.agent.progress import HELD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dtscope_jupyter.agent.buckets import BucketHook
+    from dtscope_jupyter.agent.core import Agent
+    from dtscope_jupyter.agent.steps import Steps
+
+_LESSONS = 3
+_ALERT_STEPS = 20
+_MOST = 4096
+
+
+class Gradients(Collector):
+    """The gradients of the rank's models."""
+
+    name = "gradients"
+
+    def __init__(self, agent: Agent, steps: Steps) -> None:
+        """Hooks come with the models."""
+        super().__init__(agent)
+        self.parameters = Parameters(agent.recorder)
+        self._rows = GradientRows(agent, steps)
+        self._cost = agent.cost
+        self._part = Part()
+        self._parts: deque[Part] = deque(maxlen=_MOST)
+        self._buffers: list[torch.Tensor] = []
+        self._used: list[BucketHook] = []
+        self._alert = 0
+
+    def stop(self) -> None:
+        """Takes the hooks off the parameters."""
+        self.parameters.release()
+
+    def model_found(self, model: torch.nn.Module) -> None:
+        """Numbers its parameters and hangs the hooks on."""
+        if self.on:
+            self.parameters.add(model)
+
+    def bucket(self, hook: BucketHook, bucket: Any) -> None:
+        """DDP has filled a bucket and is about to reduce it."""
+        if not self.on:
+            return
+        self._used.append(hook)
+        lessons, members = hook.members.get(bucket.index(), (0, []))
+        if lessons < _LESSONS:
+            members = self._learn(bucket)
+            hook.members[bucket.index()] = lessons + 1, members
+        if self._alert or self._cost.due("local_norm"):
+            self._timed("local_norm", lambda: self._measure(self._part.locals, members, bucket.gradients(), count=True))
+        if hook.user is None and not bucket.buffer().is_sparse:
+            self._buffers.append(bucket.buffer())
+
+    def after_backward(self) -> None:
+        """DDP's gradients are synchronised now; others are local, or sharded and done."""
+        if not self.on:
+            return
+        used, self._used = {id(hook): hook for hook in self._used}, []
+        if used:
+            self._synchronised([p for hook in used.values() for _, members in hook.members.values() for p in members])
+        if self._alert or self._cost.due("local_norm"):
+            self._timed("local_norm", lambda: self._measure(self._part.locals, self.parameters.loose(), None, count=True))
+
+    def before_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gradients of what is in no bucket are as synchronised as they get."""
+        if not self.on:
+            return
+        rest = [p for group in optimizer.param_groups for p in group["params"] if not self.parameters.in_bucket(p)]
+        if rest:
+            self._synchronised(rest)
+
+    def _synchronised(self, parameters: list[torch.Tensor]) -> None:
+        buffers, self._buffers = self._buffers, []
+        if self._alert or self._cost.due("synced_norm"):
+            self._timed("synced_norm", lambda: self._measure(self._part.synced, parameters, None, count=False))
+        if self._cost.due("flat_norm"):
+            self._timed("flat_norm", lambda: self._flat(buffers or _gradients(parameters)[1]))
+
+    def _flat(self, tensors: list[torch.Tensor]) -> None:
+        if tensors:
+            self._part.flat.append(readings.Reading(readings.norms(tensors)))
+
+    def _measure(self, into: list[Norms], parameters: list[torch.Tensor], gradients: list[torch.Tensor] | None, *, count: bool) -> None:
+        if gradients is None:
+            parameters, gradients = _gradients(parameters)
+        gradients = [g for g in gradients if g.layout is torch.strided]
+        if not gradients or len(gradients) != len(parameters):
+            return
+        numbers = [self.parameters.number(parameter) for parameter in parameters]
+        norms = readings.norms(gradients)
+        counts = None
+        if count and (self._alert or (not norms.is_cuda and not math.isfinite(float(norms.sum())))):
+            counts = readings.Reading(readings.nonfinite(gradients))
+        into.append(Norms(numbers, readings.Reading(norms), counts))
+
+    def _learn(self, bucket: Any) -> list[torch.Tensor]:
+        members: list[torch.Tensor] = bucket.parameters()
+        for parameter in members:
+            number = self.parameters.number(parameter)
+            if number is not None:
+                self.parameters.buckets[number] = bucket.index()
+        return members
+
+    def _timed(self, name: str, call: Callable[[], None]) -> None:
+        start = now()
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001
+            self.agent.fail(self.name, error)
+        self._cost.spent(name, now() - start)
+
+    def settled(self, step: int) -> bool:
+        """Whether all that the step left has reached the host."""
+        first = self._parts[0].step if self._parts else step + 1
+        return step < first and first != HELD and not self._rows.gathers(step)
+
+    def before_close(self) -> None:
+        """A part of a step ends: what it left goes to the writing thread."""
+        part, self._part = self._part, Part()
+        part.step, part.time, part.ready = self.agent.progress.step, now(), self.parameters.take()
+        self._parts.append(part)
+        self._alert = max(self._alert - 1, 0)
+
+    def drain(self, final: bool) -> None:  # noqa: FBT001
+        """Writes the steps that are whole."""
+        self.parameters.write(final=final)
+        if self.agent.progress.holding and not final:
+            return
+        if self._rows.take(self._parts, final=final):
+            self._alert = _ALERT_STEPS
+
+
+def _gradients(parameters: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The parameters that have a gradient, and what this rank holds of these."""
+    having = [parameter for parameter in parameters if parameter.grad is not None]
+    return having, [local(parameter.grad) for parameter in having if parameter.grad is not None]

@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Profiler windows: torch.profiler over a few whole steps, on request or, with `spans` collected, as the budget allows.
+
+The trace lies in the rank folder as trace-NNNNNN.json.gz, named by its first step. Every step that it slowed is
+marked `disturbed`: those inside, and the two around, in which it starts up and gathers.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dtscope_jupyter.agent.clock import now
+from dtscope_jupyter.agent.core import Collector
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.agent.core import Agent
+    from dtscope_jupyter.agent.steps import Steps
+
+_FIRST_STEP = 10
+_SAMPLED_STEPS = 2
+_SLOWDOWN = 0.6
+"""A profiled step takes up to this share longer (measured on the CPU: 1.42 to 1.58 of a step)."""
+
+
+class Window(Collector):
+    """Starts and stops at step boundaries, on the training thread; the file is written by a thread of its own."""
+
+    name = "spans"
+
+    def __init__(self, agent: Agent, steps: Steps, *, sampled: bool) -> None:
+        """`sampled`: also without being asked."""
+        super().__init__(agent)
+        self._steps = steps
+        self._sampled = sampled
+        self._wanted = 0
+        self._profiler: Any = None
+        self._first = 0
+        self._left = 0
+        self._next_ns = 0
+        self._cost_ns = 0
+        self._writers: list[threading.Thread] = []
+
+    def request(self, steps: int) -> None:
+        """A window over the next `steps` whole steps."""
+        self._wanted = steps
+
+    def stop(self) -> None:
+        """Ends an open window and waits for its file."""
+        if self._profiler is not None:
+            self._end(self.agent.progress.step)
+        for writer in self._writers:
+            writer.join(timeout=10)
+        self._writers.clear()
+
+    def boundary(self, closed: int) -> None:
+        """Step `closed` has just ended."""
+        if not self.on:
+            return
+        try:
+            if self._profiler is not None:
+                self._left -= 1
+                if self._left == 0:
+                    self._end(closed)
+            elif self._wanted or self._is_time(closed):
+                self._begin(closed + 1, self._wanted or _SAMPLED_STEPS)
+        except Exception as error:  # noqa: BLE001
+            self._profiler = None
+            self.agent.fail(self.name, error)
+
+    def _is_time(self, closed: int) -> bool:
+        return self._sampled and closed >= _FIRST_STEP and now() >= self._next_ns
+
+    def _begin(self, first: int, steps: int) -> None:
+        self._wanted = 0
+        if torch._C._autograd._profiler_enabled():  # noqa: SLF001
+            self.agent.recorder.note("window", "profiler", text="no window: the program runs a profiler of its own", step=first)
+            self._next_ns = now() + 10 * 10**9
+            return
+        start = now()
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_initialized():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._profiler = torch.profiler.profile(activities=activities)
+        self._profiler.start()
+        self._first, self._left = first, steps
+        self._steps.disturbed |= set(range(first, first + steps + 1))
+        self._cost_ns = now() - start
+
+    def _end(self, closed: int) -> None:
+        start = now()
+        profiler, self._profiler = self._profiler, None
+        profiler.stop()
+        self._cost_ns += now() - start
+        profiled = max(closed - self._first + 1, 1)
+        step_ns = self.agent.cost.step_ns
+        cost = self._cost_ns + _SLOWDOWN * profiled * step_ns
+        self._next_ns = now() + int(cost / self.agent.cost.budget)
+        writer = threading.Thread(target=self._write, args=(profiler, self._first, profiled), name="dtscope-trace", daemon=True)
+        self._writers.append(writer)
+        writer.start()
+
+    def _write(self, profiler: Any, first: int, steps: int) -> None:
+        path = self.agent.config.folder / f"trace-{first:06d}.json.gz"
+        hidden = path.with_name(f".{path.name}")
+        try:
+            profiler.export_chrome_trace(str(hidden))
+            hidden.chmod(0o600)
+            hidden.replace(path)
+        except (OSError, RuntimeError) as error:
+            self.agent.recorder.note("warning", "window", text=f"{path.name} was not written: {error}", step=first)
+        else:
+            self.agent.recorder.note("window", path.name, steps, f"profiler window of {steps} steps", step=first)
