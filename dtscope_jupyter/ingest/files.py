@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from isal import igzip, isal_zlib
 
@@ -23,6 +23,7 @@ _HEAD_BYTES = 4096
 _JSON_HEAD_BYTES = 2**20
 _LEAST_LIMIT = 2**30
 _MOST_RATIO = 100
+_USUAL_RATIO = 16
 _GZIP = b"\x1f\x8b"
 _RANK = re.compile(r"rank[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LAST_NUMBER = re.compile(r"(\d{1,7})(?:\.[A-Za-z_]\w*)*$")
@@ -46,11 +47,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that we know how to read."""
+    """A file that we know how to read; `work` is about how many bytes will have to be decoded."""
 
     path: Path
     kind: Kind
     bytes: int
+    work: int
 
 
 class Stream:
@@ -62,9 +64,10 @@ class Stream:
     def __init__(self, path: Path) -> None:
         """OSError where the file can't be opened."""
         with path.open("rb") as file:
-            packed = file.read(2) == _GZIP
+            self.packed = file.read(2) == _GZIP
             self.size = os.fstat(file.fileno()).st_size
-        self._file: BinaryIO = igzip.IGzipFile(path, "rb") if packed else path.open("rb")  # type: ignore[no-untyped-call]
+        opened: Any = igzip.IGzipFile(path, "rb") if self.packed else path.open("rb")  # type: ignore[no-untyped-call]
+        self._file: BinaryIO = opened
         self.limit = max(_LEAST_LIMIT, _MOST_RATIO * self.size)
         self.position = 0
         self.damage: str | None = None
@@ -127,7 +130,7 @@ def identify(path: Path) -> Source:
         if not path.is_file():
             raise Unreadable("no regular file")
         with Stream(path) as stream:
-            return Source(path, _kind(stream), stream.size)
+            return Source(path, _kind(stream), stream.size, stream.size * (_USUAL_RATIO if stream.packed else 1))
     except OSError as error:
         raise Unreadable(error.strerror or str(error)) from error
 

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import schema
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.ingest import files, flight_recorder, kineto, merge, rows
-from dtscope_jupyter.ingest.files import Kind, Source, Unreadable
+from dtscope_jupyter.ingest import files, merge, parallel, rows
+from dtscope_jupyter.ingest.files import Kind, Unreadable
+from dtscope_jupyter.ingest.part import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
-    from dtscope_jupyter.ingest.part import Part
+    from dtscope_jupyter.ingest.files import Source
     from dtscope_jupyter.ingest.topology import Graph
-
-_READERS = {Kind.KINETO: kineto.read, Kind.FLIGHT_RECORDER: flight_recorder.read}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,22 @@ class Imported:
 
 @dataclass(slots=True)
 class _Gathered:
+    sources: list[Source] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     graphs: list[Graph] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
     used: list[Path] = field(default_factory=list)
+
+    def keep(self, source: Source, result: Part | Graph | Unreadable) -> None:
+        """Puts away what a file gave."""
+        if isinstance(result, Unreadable):
+            self.notes.append(rows.note("unreadable", source.path.name, str(result)))
+            return
+        self.used.append(source.path)
+        if isinstance(result, Part):
+            self.parts.append(result)
+        else:
+            self.graphs.append(result)
 
 
 def read(paths: Sequence[Path], *, rank: int | None = None) -> Imported:
@@ -49,12 +60,10 @@ def read(paths: Sequence[Path], *, rank: int | None = None) -> Imported:
     where it is of no rank. DtscopeError where a path doesn't exist or nothing at all could be read.
     """
     gathered = _Gathered()
-    for path in files.find(paths):
-        try:
-            source = files.identify(path)
-            _take(source, rank, gathered)
-        except Unreadable as error:
-            gathered.notes.append(rows.note("unreadable", path.name, str(error)))
+    for source in _identified(paths, gathered):
+        gathered.keep(source, _graph(source))
+    for source, result in parallel.read_all(gathered.sources, rank):
+        gathered.keep(source, result)
     if not gathered.used:
         raise DtscopeError(_nothing(paths, gathered.notes))
     parts, notes = merge.settle(gathered.parts)
@@ -65,19 +74,28 @@ def read(paths: Sequence[Path], *, rank: int | None = None) -> Imported:
     return Imported(tables, _topology(gathered.graphs), gathered.used, world_size)
 
 
-def _take(source: Source, rank: int | None, gathered: _Gathered) -> None:
-    if source.kind in _READERS:
-        gathered.parts.append(_READERS[source.kind](source.path, rank))
-    else:
-        gathered.graphs.append(_graph(source))
-    gathered.used.append(source.path)
+def _identified(paths: Sequence[Path], gathered: _Gathered) -> Iterator[Source]:
+    """The files of NCCL; traces and dumps go to `gathered.sources`, what is neither to its notes."""
+    for path in files.find(paths):
+        try:
+            source = files.identify(path)
+        except Unreadable as error:
+            gathered.notes.append(rows.note("unreadable", path.name, str(error)))
+            continue
+        if source.kind in parallel.READERS:
+            gathered.sources.append(source)
+        else:
+            yield source
 
 
-def _graph(source: Source) -> Graph:
+def _graph(source: Source) -> Graph | Unreadable:
     from dtscope_jupyter.ingest import nccl_log, topology  # networkx takes 0.1 s
 
     readers = {Kind.TOPOLOGY: topology.read_topology, Kind.GRAPH: topology.read_graph, Kind.LOG: nccl_log.read}
-    return readers[source.kind](source.path)
+    try:
+        return readers[source.kind](source.path)
+    except Unreadable as error:
+        return error
 
 
 def _topology(graphs: list[Graph]) -> Graph | None:
