@@ -27,7 +27,9 @@ class TestBundle:
         assert metadata == {"image/png": {"width": 1000}}
 
     def test_is_what_ipython_shows(self) -> None:
-        data, metadata = InteractiveShell.instance().display_formatter.format(report())
+        formatter = InteractiveShell.instance().display_formatter
+        assert formatter is not None
+        data, metadata = formatter.format(report())
         assert sorted(data) == ["image/png", "text/plain"]
         assert metadata["image/png"] == {"width": 1000}
 
@@ -45,7 +47,7 @@ class TestText:
     def test_says_who_what_and_where(self) -> None:
         lines = str(report(late=2)).splitlines()
         assert lines[0] == "first: 4 ranks · gloo · 12 steps"
-        assert lines[-1] == "run directory: runs/first"
+        assert lines[-1] == "read from: runs/first"
         assert any(line.split()[:2] == ["rank", "step"] for line in lines)
 
     def test_has_the_numbers_of_the_run(self) -> None:

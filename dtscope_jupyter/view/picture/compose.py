@@ -10,6 +10,7 @@ from dtscope_jupyter.view.picture.collectives import Collectives
 from dtscope_jupyter.view.picture.findings import Notes
 from dtscope_jupyter.view.picture.header import Header, Headline
 from dtscope_jupyter.view.picture.heat import Heat
+from dtscope_jupyter.view.picture.instead import Instead
 from dtscope_jupyter.view.picture.lanes import Lanes
 from dtscope_jupyter.view.picture.norms import Norms
 from dtscope_jupyter.view.picture.panel import MARGIN, right
@@ -20,6 +21,8 @@ from dtscope_jupyter.view.scene.words import checks, headline
 from dtscope_jupyter.view.text import count, duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dtscope_jupyter.view.picture.canvas import Canvas
     from dtscope_jupyter.view.picture.panel import Panel
     from dtscope_jupyter.view.scene.build import Scene
@@ -76,10 +79,18 @@ def _numbers(scene: Scene, canvas: Canvas) -> list[Panel]:
     first = [*scene.blamed, *(call.last for call in scene.calls[:1])]
     kept = telling_ranks([int(r) for r in numbers.index], first, numbers["exposed_ms"].tolist(), _TABLE_ROWS)
     table = Ranks(numbers.loc[kept], len(numbers) - len(kept), scene.blamed, width)
+    if (excess := _excess(scene)) is not None:
+        return [table, Instead(*excess, MARGIN + width + 40)]
     if not scene.calls or scene.timeline is None:
         return [table]
     where = f"step {scene.chosen.step}" if scene.chosen else "whole recording"
     return [table, Collectives(scene.calls[: max(len(kept), 4)], where, scene.blamed, MARGIN + width + 40)]
+
+
+def _excess(scene: Scene) -> tuple[Sequence[int], Mapping[str, float]] | None:
+    top = scene.findings[0] if scene.findings else None
+    excess = top.evidence.get("excess_ms") if top else None
+    return (top.ranks, excess) if top and isinstance(excess, dict) and excess else None
 
 
 def _notes(scene: Scene) -> list[Panel]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dtscope_jupyter.view.picture.panel import LABEL, LEFT, TITLE, right, swatches, title
 from dtscope_jupyter.view.picture.scales import whole_ticks
-from dtscope_jupyter.view.scene.progress import ABSENT, DONE, OUTSIDE, WAITING
+from dtscope_jupyter.view.scene.progress import ABSENT, DONE, UNKNOWN, WAITING
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.view.picture.canvas import Canvas
     from dtscope_jupyter.view.scene.progress import Progress
 
-_COLORS = {DONE: "compute", WAITING: "exposed", ABSENT: "critical", OUTSIDE: "paper"}
-_LEGEND = (("completed", "compute"), ("waiting", "exposed"), ("not called", "critical"))
+_COLORS = {DONE: "compute", WAITING: "exposed", ABSENT: "critical", UNKNOWN: "idle"}
+_LEGEND = (("completed", "compute"), ("waiting", "exposed"), ("not called", "critical"), ("not known", "idle"))
 _MOST = 64
 
 
@@ -46,7 +46,7 @@ class StepsTaken:
         """Draws it below `top`."""
         shown = self.progress
         name = "Where each rank is"
-        about = f"collectives of process group {shown.process_group}, by sequence number"
+        about = f"process group {shown.process_group} {shown.description}".rstrip() + ", by sequence number"
         title(canvas, top, name, about, until=swatches(canvas, top, _LEGEND) - 12)
         ranks, states = self._telling()
         table = np.zeros((4, 3), np.uint8)

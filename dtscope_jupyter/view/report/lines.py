@@ -33,12 +33,11 @@ _HEADS = {
 _MARKS = {"info": "i", "warning": "!", "critical": "!!"}
 
 
-def text(scene: Scene, name: str, about: str, path: Path | None) -> str:
+def text(scene: Scene, name: str, about: str, source: str) -> str:
     """Head, sentence, table of ranks, findings, checks, and where the run lies."""
     sentence, detail, _ = headline(scene)
-    parts = [f"{name}: {about}", "\n".join(line for line in (sentence, detail) if line), _numbers(scene), _rest(scene)]
-    if path is not None:
-        parts.append(f"run directory: {shown_path(path)}")
+    said = "\n".join(line for line in (sentence, detail) if line)
+    parts = [f"{name}: {about}", said, _numbers(scene), _rest(scene), source]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -51,7 +50,8 @@ def subtitle(tables: Mapping[str, pa.Table], scene: Scene, world_size: int) -> s
     if len(names) == 1:
         parts.append(f"{len(devices)} × {names[0]}" if len(devices) > 1 else names[0])
     parts.extend(sorted(set(pc.drop_null(tables["groups"]["backend"]).to_pylist())))
-    parts.append(count(len(scene.exposed.steps), "step"))
+    if scene.exposed.steps:
+        parts.append(count(len(scene.exposed.steps), "step"))
     return " · ".join(parts)
 
 

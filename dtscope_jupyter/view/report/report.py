@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.view.picture.draw import render
-from dtscope_jupyter.view.report.lines import subtitle, text
+from dtscope_jupyter.view.report.lines import shown_path, subtitle, text
 from dtscope_jupyter.view.scene.build import Scene, scene
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ class Report:
         words = subtitle(self._run.tables, self._scene, self._run.world_size)
         return render(self._scene, title=self._run.name, subtitle=words, theme=self._theme, width=_WIDTH, scale=_SCALE)
 
+    @property
+    def _source(self) -> str:
+        path = self._run.path
+        what = "read from" if self._run.attempt is None else "run directory"
+        return "" if path is None else f"{what}: {shown_path(path)}"
+
     def save(self, path: str | Path) -> Path:
         """Writes the picture to a .png file and returns its path."""
         target = Path(path)
@@ -52,7 +58,7 @@ class Report:
         return target
 
     def __str__(self) -> str:
-        return text(self._scene, self._run.name, subtitle(self._run.tables, self._scene, self._run.world_size), self._run.path)
+        return text(self._scene, self._run.name, subtitle(self._run.tables, self._scene, self._run.world_size), self._source)
 
     __repr__ = __str__
 

@@ -14,7 +14,6 @@ from dtscope_jupyter.analysis.activity import activity
 from dtscope_jupyter.analysis.clocks import offsets
 from dtscope_jupyter.analysis.overlap import overlap_of
 from dtscope_jupyter.analysis.waits import timed, waits
-from dtscope_jupyter.schema import TABLES
 from dtscope_jupyter.view.scene.calls import Call, calls
 from dtscope_jupyter.view.scene.choose import Chosen, telling_ranks, telling_step
 from dtscope_jupyter.view.scene.gradients import Gradients, gradients
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 LANES, CALLS = 12, 6
 _ALL_LANES = 16
+_RANKED = ("steps", "collectives", "spans", "host", "gradients", "devices", "groups", "clocks")
 _COSTS = ("warning", "critical")
 
 
@@ -77,7 +77,7 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
     by_rank = by_step if len(by_step) else overlap_of(acts, ("rank",), tables["steps"])
     times = step_times(tables)
     mean = numbers(by_rank, waits(tables, by="rank"), times)
-    ranks = ranks_of(tables, TABLES)
+    ranks = ranks_of(tables, _RANKED)
     step = chosen.step if chosen else None
     waited = timed(tables)
     worst = calls(waited, step, CALLS)
@@ -97,7 +97,7 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
         uncertainty_ms=clocks.worst / 1e6,
         observer=observer(tables),
         gradients=gradients(tables),
-        progress=progress(tables),
+        progress=progress(tables, _stuck_group(findings)),
         nonfinite=_total(tables),
         agree=_agree(tables),
     )
@@ -106,6 +106,11 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
 def _blamed_steps(findings: list[Finding] | None) -> list[int] | None:
     costly = [f for f in findings or [] if f.severity in _COSTS]
     return list(costly[0].steps) if costly else None
+
+
+def _stuck_group(findings: list[Finding] | None) -> str | None:
+    hangs = [f for f in findings or [] if f.kind == "hang"]
+    return hangs[0].evidence.get("process_group") if hangs else None
 
 
 def _total(tables: Mapping[str, pa.Table]) -> float:
