@@ -40,14 +40,15 @@ class Instead:
 
     def draw(self, canvas: Canvas, top: float) -> None:
         """Draws it below `top`."""
-        title(canvas, top, f"What {several(self.ranks, 3)} did instead", "more than the others", left=self.left)
+        title(canvas, top, f"What {several(self.ranks, 3)} did instead", "more than the others, a step", left=self.left)
         largest = self._largest
         begin, room = self.left + _WORDS, right(canvas) - self.left - _WORDS - _NUMBER
         y = top + TITLE + 13
+        least = max(0.01 * largest[0][1], 1e-9)
         for name, value in largest:
-            canvas.text(self.left, y, canvas.fit(name.replace("_", " "), _WORDS - 10), color="ink" if value else "quiet")
-            if value > 0:
+            color = "ink" if value >= least else "quiet"
+            canvas.text(self.left, y, canvas.fit(name.replace("_", " "), _WORDS - 10), color=color)
+            if value >= least:
                 canvas.rectangle(begin, y - 10, begin + room * value / largest[0][1], y + 2, "compute")
-            words = duration(value) if value >= 0.01 * largest[0][1] else "0"
-            canvas.text(right(canvas), y, words, align="right", color="ink" if value else "quiet")
+            canvas.text(right(canvas), y, duration(value) if value >= least else "0", align="right", color=color)
             y += _ROW

@@ -19,12 +19,9 @@ def headline(scene: Scene) -> tuple[str, str, str]:
     if not scene.findings:
         return _calm(scene), measured(scene), "none"
     top = scene.findings[0]
-    parts = [price(top), top.advice, f"Confidence {top.confidence:.2f}."]
-    return top.sentence, " ".join(_ended(part) for part in parts if part), str(top.severity)
-
-
-def _ended(text: str) -> str:
-    return text if text.endswith((".", "?", "!")) else f"{text}."
+    known = [part for part in (price(top), f"confidence {top.confidence:.2f}") if part]
+    detail = f"{', '.join(known)}. {top.advice}"
+    return top.sentence, detail[:1].upper() + detail[1:], str(top.severity)
 
 
 def _calm(scene: Scene) -> str:
