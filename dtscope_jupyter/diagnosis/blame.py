@@ -109,7 +109,11 @@ def _whole_step(evidence: Evidence, row: int, columns: Ints) -> dict[str, float]
     rank, column, window = rank[known], column[known], np.tile(np.arange(len(columns)), len(evidence.ranks))[known]
     shift = evidence.shift[rank]
     parts = evidence.activity.split(rank, steps.start[rank, column] + shift, steps.end[rank, column] + shift)
-    return {name: _excess(values, rank == row, window, len(columns)) for name, values in parts.items() if name != "comm"}
+    excess = {name: _excess(values, rank == row, window, len(columns)) for name, values in parts.items() if name != "comm"}
+    busy = _step_excess(evidence, "compute_ms", row, columns)
+    if "own" in excess and np.isfinite(busy):
+        excess["own"] = busy - sum(value for name, value in excess.items() if name != "own")
+    return excess
 
 
 def _excess(values: Reals, own: np.ndarray, window: Ints, count: int) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.columns import NONE
@@ -16,7 +17,7 @@ from dtscope_jupyter.analysis.pairing import P2P
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, name_ranks
 
 if TYPE_CHECKING:
-    from dtscope_jupyter.analysis.columns import Ints, Reals
+    from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
     from dtscope_jupyter.diagnosis.evidence import Evidence
 
 _EVEN = ("all_reduce", "broadcast", "reduce")
@@ -57,50 +58,46 @@ def find(evidence: Evidence) -> list[Finding]:
 
 def _calls(evidence: Evidence) -> list[Finding]:
     table = evidence.tables["collectives"]
-    seq, rank = columns.ints(table, "seq"), columns.ints(table, "rank")
     code, names = columns.codes(table, "process_group")
+    seq = columns.ints(table, "seq")
+    first: dict[int, int] = {}
+    for row in _differing(table, seq, code).tolist():
+        first.setdefault(int(code[row]), int(seq[row]))
+    return [_difference(names[group], at, _rows_at(table, (code == group) & (seq >= at) & (seq <= at + _AHEAD))) for group, at in first.items()]
+
+
+def _differing(table: pa.Table, seq: Ints, code: Ints) -> Ints:
+    """Rows that differ, in what must be alike, from another rank's row of one source at one place; by sequence number."""
     exact = (seq != NONE) & ~columns.is_any(table, "source", ("profiler",)) & ~columns.is_any(table, "operation", P2P)
-    findings = []
-    for number, name in enumerate(names):
-        rows = np.flatnonzero(exact & (code == number))
-        first = _first_difference(table, rows, seq[rows], rank[rows])
-        if first is not None:
-            findings.append(_difference(evidence, name, first, _rows_at(table, rows, seq, rank)))
-    return findings
+    rows = np.flatnonzero(exact)
+    key, source, rank = _keys(table, rows), columns.codes(table, "source")[0][rows], columns.ints(table, "rank")[rows]
+    order = np.lexsort((rank, source, code[rows], seq[rows]))
+    rows, key, source, rank = rows[order], key[order], source[order], rank[order]
+    same = (seq[rows][1:] == seq[rows][:-1]) & (code[rows][1:] == code[rows][:-1]) & (source[1:] == source[:-1]) & (rank[1:] != rank[:-1])
+    return rows[1:][same & (key[1:] != key[:-1])]
 
 
-def _first_difference(table: Any, rows: Ints, seq: Ints, rank: Ints) -> int | None:
-    """The first sequence number at which two ranks' rows of one source differ in what must be alike."""
-    if len(np.unique(rank)) < 2:  # noqa: PLR2004 - nobody to differ from
-        return None
-    source = columns.codes(table, "source")[0][rows]
-    key = _keys(table, rows)
-    order = np.lexsort((rank, source, seq))
-    same = (seq[order][1:] == seq[order][:-1]) & (source[order][1:] == source[order][:-1]) & (rank[order][1:] != rank[order][:-1])
-    differ = same & (key[order][1:] != key[order][:-1])
-    return int(seq[order][1:][differ][0]) if differ.any() else None
-
-
-def _keys(table: Any, rows: Ints) -> Ints:
+def _keys(table: pa.Table, rows: Ints) -> Ints:
     """A number for each row, equal where the calls are alike."""
     operation, names = columns.codes(table, "operation")
     even = np.array([name in _EVEN for name in names] + [False])
-    size = np.where(even[operation], columns.ints(table, "bytes"), 0)
-    parts = np.stack([operation, columns.codes(table, "dtype")[0], size])[:, rows]
-    return np.unique(parts, axis=1, return_inverse=True)[1].ravel()
+    size = np.where(even[operation], columns.ints(table, "bytes"), 0)[rows]
+    size = np.unique(size, return_inverse=True)[1]
+    dtype, dtypes = columns.codes(table, "dtype")
+    return (size * (len(names) + 1) + operation[rows] + 1) * (len(dtypes) + 1) + dtype[rows] + 1
 
 
-def _rows_at(table: Any, rows: Ints, seq: Ints, rank: Ints) -> dict[tuple[int, int], _Call]:
-    calls = {}
-    operation, names = columns.codes(table, "operation")
-    size = columns.reals(table, "bytes")
-    for row in rows.tolist():
-        cells = (table[name][row].as_py() for name in ("dtype", "shape", "line"))
-        calls[int(rank[row]), int(seq[row])] = _Call(names[operation[row]], float(size[row]), *cells)
-    return calls
+def _rows_at(table: pa.Table, chosen: Bools) -> dict[tuple[int, int], _Call]:
+    """The calls of the chosen rows by rank and sequence number."""
+    rows = table.filter(pa.array(chosen)).select(["rank", "seq", "operation", "bytes", "dtype", "shape", "line"])
+    found = {}
+    for row in rows.to_pylist():
+        size = float("nan") if row["bytes"] is None else float(row["bytes"])
+        found[row["rank"], row["seq"]] = _Call(row["operation"], size, row["dtype"], row["shape"], row["line"])
+    return found
 
 
-def _difference(evidence: Evidence, group: str, seq: int, calls: dict[tuple[int, int], _Call]) -> Finding:
+def _difference(group: str, seq: int, calls: dict[tuple[int, int], _Call]) -> Finding:
     here = {rank: call for (rank, at), call in calls.items() if at == seq}
     minority = _minority({rank: call.key() for rank, call in here.items()})
     odd, usual = here[minority[0]], next(call for rank, call in here.items() if rank not in minority or call.key() != here[minority[0]].key())

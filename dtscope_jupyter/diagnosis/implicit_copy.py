@@ -25,6 +25,8 @@ _HOST_GB_S, _DEVICE_GB_S = 5.0, 1000.0
 _SHARE, _BUCKET_SHARE = 0.005, 0.05
 """Below these shares of a step a copy is not worth a line; every DDP run copies its buckets."""
 _LAYOUT_BYTES = 1 << 10
+_MOST_ESTIMATED = 0.1
+"""An estimate of ours claims no more than a tenth of a step."""
 _WORDS = {"dtype_cast": ("cast", "dtype", "_to_copy"), "pageable_host_memory": ("pageable",), "non_contiguous": ("contiguous",)}
 ADVICE = {
     "non_contiguous": "Give the collective a contiguous tensor: keep the slice contiguous, or make the copy once outside of the step.",
@@ -57,6 +59,11 @@ def _any(evidence: Evidence) -> bool:
     return bool(strided.any() or copied or (not evidence.activity.device and len(tables["spans"])))
 
 
+def _on_device(evidence: Evidence) -> bool:
+    devices = evidence.tables["devices"]["device"].to_pylist()
+    return evidence.activity.device or any(str(device).startswith("cuda") for device in devices)
+
+
 def _cause(cause: str, what: object) -> str:
     if cause != "other":
         return cause
@@ -67,10 +74,11 @@ def _cause(cause: str, what: object) -> str:
 def _finding(evidence: Evidence, cause: str, rows: pd.DataFrame) -> Finding | None:
     steps = max(len(evidence.steps.ids), 1)
     each = rows.groupby("rank").agg(bytes=("bytes", "sum"), ms=("total_ms", "sum"), count=("count", "sum")) / steps
-    rate = _DEVICE_GB_S if evidence.activity.device else _HOST_GB_S
+    rate = _DEVICE_GB_S if _on_device(evidence) else _HOST_GB_S
     seen = bool(each["ms"].max() > 0)
     ms = each["ms"] if seen else 2 * each["bytes"] / rate / 1e6
-    cost, typical = float(ms.max()), evidence.steps.typical_ms
+    typical = evidence.steps.typical_ms
+    cost = float(ms.max()) if seen else min(float(ms.max()), _MOST_ESTIMATED * typical)
     moved = float(each["bytes"].max())
     if cause == "bucket_copy" and (evidence.activity.device or cost < _BUCKET_SHARE * typical):
         return None

@@ -10,6 +10,7 @@ import numpy as np
 
 from dtscope_jupyter.analysis import columns as arrow
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, Reals
+from dtscope_jupyter.diagnosis import device
 from dtscope_jupyter.diagnosis.steps import position
 
 if TYPE_CHECKING:
@@ -23,15 +24,16 @@ _SYNC_NAMES = ("Synchronize", "item", "_local_scalar_dense")
 
 def more_or_slower(evidence: Evidence, row: int, columns: Ints) -> tuple[str, dict[str, Any]]:
     """`compute` where the rank ran more kernels, `slow_device` where it ran the others' kernels more slowly."""
+    slower_clock = device.slower(evidence, row)
     if not evidence.activity.device:
-        return "compute", {}
+        return ("slow_device" if slower_clock else "compute"), slower_clock
     count, time, names = _by_kernel(evidence, columns)
     usual, length = np.median(np.delete(count, row, 0), axis=0), _median_length(np.delete(count, row, 0), np.delete(time, row, 0))
     own = np.divide(time[row], count[row], out=np.zeros_like(time[row]), where=count[row] > 0)
     extra = (count[row] - usual) * np.where(length > 0, length, own)
     slower = np.minimum(count[row], usual) * (own - length) * (length > 0)
     most = int(np.argmax(time[row] - usual * length))
-    details = {
+    details = slower_clock | {
         "extra_kernels_ms": float(extra.sum()),
         "slower_kernels_ms": float(slower.sum()),
         "kernel": names[most],
@@ -40,7 +42,7 @@ def more_or_slower(evidence: Evidence, row: int, columns: Ints) -> tuple[str, di
         "kernel_ms": float(own[most]),
         "kernel_ms_others": float(length[most]),
     }
-    return ("slow_device" if slower.sum() > _SAME_COUNT * (slower.sum() + max(extra.sum(), 0.0)) else "compute"), details
+    return ("slow_device" if slower_clock or slower.sum() > _SAME_COUNT * (slower.sum() + max(extra.sum(), 0.0)) else "compute"), details
 
 
 def many_syncs(evidence: Evidence, row: int, columns: Ints) -> float:

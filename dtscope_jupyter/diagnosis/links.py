@@ -69,9 +69,29 @@ class Transfers:
 
     def in_group(self, name: str) -> Ints:
         """Pairs of a process group that have a size and lie in a step."""
+        return self._by_group.get(name, np.zeros(0, np.int64))
+
+    @cached_property
+    def rate(self) -> dict[str, float]:
+        """Median ms a byte on the wire, of each process group."""
+        return {name: float(np.median(self.ms[chosen] / self.wire_bytes[chosen])) for name, chosen in self._by_group.items()}
+
+    @cached_property
+    def sisters(self) -> dict[str, list[str]]:
+        """Of each process group, those of the same size that move the same bytes by the same operations, itself included."""
+        alike: dict[object, list[str]] = {}
+        for name, chosen in self._by_group.items():
+            moved = frozenset(zip(self.operation[0][chosen].tolist(), self.wire_bytes[chosen].tolist(), strict=True))
+            alike.setdefault((len(self.evidence.members[name]), moved), []).append(name)
+        return {name: names for names in alike.values() for name in names}
+
+    @cached_property
+    def _by_group(self) -> dict[str, Ints]:
         code, names = self.group
-        known = np.isfinite(self.wire_bytes) & (self.wire_bytes > 0) & (self.evidence.pairs.pair_step >= 0)
-        return np.flatnonzero((code == names.index(name)) & known)
+        chosen = np.flatnonzero(np.isfinite(self.wire_bytes) & (self.wire_bytes > 0) & (self.evidence.pairs.pair_step >= 0) & (code >= 0))
+        chosen = chosen[np.argsort(code[chosen], kind="stable")]
+        first = np.flatnonzero(np.diff(code[chosen], prepend=-1))
+        return {names[code[part[0]]]: part for part in np.split(chosen, first[1:]) if len(part)}
 
     def bus_gb_s(self, chosen: Ints) -> float:
         """Bus bandwidth over large messages; NaN where there is none."""

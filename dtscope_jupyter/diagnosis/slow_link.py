@@ -111,11 +111,10 @@ def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, c
 
 def _against_sisters(evidence: Evidence, transfers: links.Transfers, name: str, chosen: Ints) -> _Slow | None:
     """Groups of the same size that move the same bytes by the same operations at the same time."""
-    sisters = [other for other in transfers.group[1] if other != name and _alike(evidence, transfers, name, other)]
+    sisters = [other for other in transfers.sisters[name] if other != name]
     if len(sisters) < _FEWEST:
         return None
-    rates = [float(np.median(transfers.ms[transfers.in_group(other)] / transfers.wire_bytes[transfers.in_group(other)])) for other in sisters]
-    own = float(np.median(transfers.ms[chosen] / transfers.wire_bytes[chosen]))
+    rates, own = [transfers.rate[other] for other in sisters], transfers.rate[name]
     usual = float(np.median(rates))
     if own < _RATIO * usual or own < _RATIO * float(np.quantile(rates, 0.75)):
         return None
@@ -123,14 +122,6 @@ def _against_sisters(evidence: Evidence, transfers: links.Transfers, name: str, 
     told = {"ratio": own / usual, "sisters": len(sisters), "bus_gb_s": 1e-6 / own, "sisters_bus_gb_s": 1e-6 / usual}
     what = f"{own / usual:.2g} times as long as {len(sisters)} groups like it"
     return _Slow(name, evidence.members[name], "bandwidth", np.flatnonzero(lost > 0), lost, 0.85, what, told)
-
-
-def _alike(evidence: Evidence, transfers: links.Transfers, name: str, other: str) -> bool:
-    own, theirs = transfers.in_group(name), transfers.in_group(other)
-    if len(evidence.members[name]) != len(evidence.members[other]) or not len(theirs):
-        return False
-    codes = transfers.operation[0]
-    return set(zip(codes[own], transfers.wire_bytes[own], strict=True)) == set(zip(codes[theirs], transfers.wire_bytes[theirs], strict=True))
 
 
 def _usual(transfers: links.Transfers, chosen: Ints, quantile: float) -> Reals:

@@ -97,7 +97,7 @@ def _shares(late: Late, suspects: list[_Suspect]) -> list[float]:
 
 def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> Finding | None:
     reason = blame.reason(evidence, late, suspect.row, suspect.columns)
-    typical = evidence.steps.typical_ms
+    typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
     steady = suspect.pattern == "each step"
     if reason.cause == "unknown" and (reason.host_bound or not steady or cost < _SHARE_UNKNOWN * typical):
         return None
