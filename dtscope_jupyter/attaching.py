@@ -51,13 +51,14 @@ def of_process(pid: int) -> Attempt:
         raise DtscopeError(f"no process has pid {pid}: give the pid of a rank or of its launcher") from error
     for member in family:
         try:
-            folders = {Path(file.path).parent for file in member.open_files() if file.path.endswith(".arrows")}
+            folders = {Path(file.path).parent for file in member.open_files()}
         except psutil.AccessDenied as error:
             raise DtscopeError(f"process {pid} belongs to another user: attach to its run directory instead") from error
         except psutil.NoSuchProcess:
             continue
         for folder in folders:
-            return _attempt(folder.parent)
+            if folder.name.startswith("rank-") and rundir.is_run(folder.parent):
+                return _attempt(folder.parent)
     raise DtscopeError(f"process {pid} records no run: start it with DTRAINSCOPE_ENABLE=1, or see %dtscope doctor {pid}")
 
 

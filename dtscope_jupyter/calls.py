@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import arguments, session
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.launch import Call, values
+from dtscope_jupyter.launch import values
 from dtscope_jupyter.session import Request
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ def profile(
     return running.run
 
 
-def _call(function: Callable[..., object], args: tuple[Any, ...]) -> Call:
+def _call(function: Callable[..., object], args: tuple[Any, ...]) -> values.Packed:
     if not callable(function):
         raise DtscopeError(f"profile needs a function, not a {type(function).__name__}: dts.profile(train, nprocs=2, args=(...))")
     try:
-        return Call(values.dump((function, args)))
+        return values.pack((function, args))
     except Exception as error:
         what = getattr(function, "__name__", type(function).__name__)
         raise DtscopeError(f"{what} and its arguments can't be sent to another process ({error}): make them inside the function") from error

@@ -5,21 +5,31 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from typing import TYPE_CHECKING
 
+from dtscope_jupyter import stage
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.launch import Cell
+from dtscope_jupyter.launch import Cell, Source
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 
-def cell_program(shell: InteractiveShell, line: str, cell: str) -> Cell:
+def cell_body(shell: InteractiveShell, line: str, cell: str) -> Cell:
     """The cell under the name that the notebook has for it; DtscopeError where no rank could run it."""
     _check(cell)
     filename = shell.compile.cache(f"%%dtscope {line}\n{cell}", shell.execution_count)
-    label = shell.compile.format_code_name(filename)
-    return Cell(source="\n" + cell, filename=filename, label=" ".join(label) if label else f"Cell In[{shell.execution_count}]")
+    return Cell("\n" + cell, filename)
+
+
+def sources(filenames: frozenset[str]) -> dict[str, Source]:
+    """The cells of the running notebook among files that code was compiled from."""
+    shell = stage.shell()
+    if shell is None:
+        return {}
+    named = {filename: shell.compile.format_code_name(filename) for filename in filenames}
+    return {filename: Source("".join(linecache.getlines(filename)), " ".join(name)) for filename, name in named.items() if name}
 
 
 def _check(cell: str) -> None:

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
 from dtscope_jupyter import arguments, commands, session
-from dtscope_jupyter.cells import cell_program
+from dtscope_jupyter.cells import cell_body
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class DtscopeMagics(Magics):
         if not cell or not cell.strip():
             raise DtscopeError("%%dtscope profile needs a cell: write it on the first line, the program below it")
         request = commands.request(options)
-        body = cell_program(self.shell, line, cell)
+        body = cell_body(self.shell, line, cell)
         profile = session.current().start(body, request, self.shell.user_ns)
         if request.background:
             profile.follow_in_background(self.shell.user_ns)

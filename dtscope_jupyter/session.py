@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dtscope_jupyter import launch, places, stage
+from dtscope_jupyter import cells, launch, places, stage
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch import environment, values
 from dtscope_jupyter.profiling import Profile
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.launch.world import World
     from dtscope_jupyter.run import Run
     from dtscope_jupyter.view.live import LiveView
+
+_CLOSE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +81,12 @@ class Session:
     def run(self, run: Run) -> None:
         self._run = run
 
-    def start(self, body: launch.Cell | launch.Call, request: Request, namespace: dict[str, Any]) -> Profile:
+    def start(self, body: launch.Cell | values.Packed, request: Request, namespace: dict[str, Any]) -> Profile:
         """Checks a request and starts its ranks; DtscopeError, one line, where it can't be met. Returns at once."""
         self._refuse()
         world_size, backend = self._size(request)
         pushed = values.collect(list(request.pushed), namespace)
-        packed = values.pack(pushed) if pushed else None
-        warning = values.size_warning(pushed, packed, world_size) if packed else None
-        if warning:
-            stage.say(warning)
-        program = launch.Program(body, packed, request.pulled or {})
+        program = _program(body, pushed, request, world_size)
         meta = {"world_size": world_size, "backend": backend, "created_ns": time.time_ns(), "launcher": "notebook"}
         attempt = places.create(request.directory, request.name, meta)
         world, self.kept = self.kept, None
@@ -110,7 +108,11 @@ class Session:
         raise DtscopeError("nothing to stop: no profile runs and no ranks were kept")
 
     def close(self) -> None:
-        """Ends every process of ours."""
+        """Ends every process of ours; ranks have a moment to write what they hold."""
+        running = self.running
+        if running is not None:
+            running.job.stop()
+            running.job.wait(_CLOSE_S)
         self.warm.stop()
         for view in self.views.values():
             view.finish("detached", "the session was closed")
@@ -145,6 +147,19 @@ class Session:
         world_size = (gpus or 2) if request.world_size is None else request.world_size
         environment.check_world_size(world_size, backend)
         return world_size, backend
+
+
+def _program(body: launch.Cell | values.Packed, pushed: dict[str, Any], request: Request, world_size: int) -> launch.Program:
+    packed = values.pack_named(pushed) if pushed else values.Packed(b"", frozenset())
+    if warning := values.size_warning(pushed, len(packed.data), world_size):
+        stage.say(warning)
+    own = frozenset({body.filename}) if isinstance(body, launch.Cell) else body.filenames
+    return launch.Program(
+        launch.Call(body.data) if isinstance(body, values.Packed) else body,
+        packed.data or None,
+        request.pulled or {},
+        cells.sources(own | packed.filenames),
+    )
 
 
 _current: Session | None = None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from dtscope_jupyter.launch.failure import Failure, Interrupted, RankError
 from dtscope_jupyter.launch.job import Job
-from dtscope_jupyter.launch.program import Call, Cell, Options, Program
+from dtscope_jupyter.launch.program import Call, Cell, Options, Program, Source
 from dtscope_jupyter.launch.warm import Warm
 
 if TYPE_CHECKING:
     from dtscope_jupyter.launch.world import World
 
-__all__ = ["Call", "Cell", "Failure", "Interrupted", "Job", "Options", "Program", "RankError", "Warm", "start"]
+__all__ = ["Call", "Cell", "Failure", "Interrupted", "Job", "Options", "Program", "RankError", "Source", "Warm", "start"]
 
 
 def start(program: Program, options: Options, warm: Warm, world: World | None = None) -> Job:

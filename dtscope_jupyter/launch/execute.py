@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.launch import values
 from dtscope_jupyter.launch.messages import Ended
-from dtscope_jupyter.launch.program import Call, Cell
+from dtscope_jupyter.launch.program import Call
 
 if TYPE_CHECKING:
-    from dtscope_jupyter.launch.program import Program
+    from dtscope_jupyter.launch.program import Cell, Program
 
 _RANK_VARIABLE = "RANK"
 
@@ -30,6 +30,7 @@ def execute(program: Program) -> Ended:
     namespace = _main().__dict__
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        _remember(program)
         if program.pushed is not None:
             namespace.update(values.load(program.pushed))
         _run(program.body, namespace)
@@ -60,14 +61,18 @@ def _run(body: Cell | Call, namespace: dict[str, Any]) -> None:
         function, arguments = values.load(body.data)
         function(*arguments)
         return
-    linecache.cache[body.filename] = (len(body.source), None, body.source.splitlines(keepends=True), body.filename)
     for code in _codes(body):
         exec(code, namespace)  # noqa: S102 # the user's own cell
 
 
+def _remember(program: Program) -> None:
+    for filename, source in program.sources.items():
+        linecache.cache[filename] = (len(source.text), None, source.text.splitlines(keepends=True), filename)
+
+
 def _codes(cell: Cell) -> list[types.CodeType]:
     """The cell's statements, and its last expression by itself so that its value is shown."""
-    tree = ast.parse(cell.source, cell.filename)
+    tree = ast.parse(cell.text, cell.filename)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     statements = compile(tree, cell.filename, "exec", dont_inherit=True)
     if last is None:
@@ -89,8 +94,8 @@ def _failed(error: BaseException, program: Program) -> Ended:
     summary = traceback.TracebackException.from_exception(error, compact=True)
     _drop_ours(summary)
     text = "".join(summary.format())
-    if isinstance(program.body, Cell):
-        text = text.replace(f'File "{program.body.filename}", line', f"{program.body.label}, line")
+    for filename, source in program.sources.items():
+        text = text.replace(f'File "{filename}", line', f"{source.label}, line")
     reason = "".join(traceback.format_exception_only(error)).strip().splitlines()
     return Ended(now, reason=reason[-1] if reason else type(error).__name__, traceback=text)
 

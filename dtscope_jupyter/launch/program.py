@@ -9,16 +9,19 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """Source of a notebook cell, compiled under the name by which the notebook knows it.
+class Source:
+    """Text of a notebook cell for tracebacks: `label` is what a reader is shown in place of a file's name (`Cell In[3]`)."""
 
-    `filename` is the cell's name in tracebacks' frames, `label` what a reader is shown instead (`Cell In[3]`),
-    and `source` begins at the cell's first line so that line numbers are the cell's.
-    """
-
-    source: str
-    filename: str
+    text: str
     label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A notebook cell, compiled under the name by which the notebook knows it; `text` has the line numbers of the cell."""
+
+    text: str
+    filename: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,13 @@ class Program:
     """One SPMD program: a cell or a call, what is handed to it and what is wanted back.
 
     `pushed` are bytes of `{name: value}` as `values.dump` wrote them. `pulled` maps a name to whether every
-    rank's value is wanted (`x:all`) or only rank 0's.
+    rank's value is wanted (`x:all`) or only rank 0's. `sources` are the cells, by file name, that its code is from.
     """
 
     body: Cell | Call
     pushed: bytes | None = None
     pulled: dict[str, bool] = field(default_factory=dict)
+    sources: dict[str, Source] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

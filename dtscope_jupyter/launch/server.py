@@ -71,7 +71,11 @@ class _Server:
         self._wake_read, self._wake_write = os.pipe()
         for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)
-        self._requests: dict[str, Callable[[dict[str, Any], list[int]], Any]] = {"fork": self._fork, "signal": self._signal}
+        self._requests: dict[str, Callable[[dict[str, Any], list[int]], Any]] = {
+            "fork": self._fork,
+            "signal": self._signal,
+            "ping": lambda *_: True,
+        }
 
     def serve(self) -> None:
         signal.signal(signal.SIGCHLD, lambda *_: None)

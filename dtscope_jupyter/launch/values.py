@@ -6,31 +6,58 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any
+import types
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
 from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HUGE_BYTES = 50 * 2**20
 """From here on a pushed value is worth a warning: every rank gets its own copy each time."""
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships no types
-    """Moves tensors to the CPU, so that reading them never starts a device."""
+    """Moves tensors to the CPU, so that reading them never starts a device; code keeps its file's name, for tracebacks."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.filenames: set[str] = set()
 
     def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, types.CodeType):
+            self.filenames.add(value.co_filename)
+            make, arguments, *_ = self.dispatch_table[types.CodeType](value)
+            return _named_code, (value.co_filename, make, arguments)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta"):
             return value.detach().cpu().__reduce_ex__(4)
         return super().reducer_override(value)
 
 
-def dump(value: Any) -> bytes:
-    """Bytes of any value; classes and functions of a notebook travel by value. Raises what pickling raises."""
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Bytes of a value, and the files that the code in it was compiled from."""
+
+    data: bytes
+    filenames: frozenset[str]
+
+
+def pack(value: Any) -> Packed:
+    """Any value for the way to another process; classes and functions of a notebook go by value. Raises what pickling raises."""
     file = io.BytesIO()
-    _Pickler(file, protocol=5).dump(value)
-    return file.getvalue()
+    pickler = _Pickler(file)
+    pickler.dump(value)
+    return Packed(file.getvalue(), frozenset(pickler.filenames))
+
+
+def dump(value: Any) -> bytes:
+    """As `pack`, the bytes only."""
+    return pack(value).data
 
 
 def load(data: bytes) -> Any:
@@ -46,21 +73,25 @@ def collect(names: list[str], namespace: dict[str, Any]) -> dict[str, Any]:
     return {name: namespace[name] for name in names}
 
 
-def pack(values: dict[str, Any]) -> bytes:
-    """Bytes of named values, shared objects kept shared; DtscopeError names the value that can't travel."""
+def pack_named(values: dict[str, Any]) -> Packed:
+    """Named values, shared objects kept shared; DtscopeError names the one that can't travel."""
     try:
-        return dump(values)
+        return pack(values)
     except Exception as error:
         raise DtscopeError(_culprit(values, error)) from error
 
 
-def size_warning(values: dict[str, Any], packed: bytes, world_size: int) -> str | None:
-    """One line where the values are huge, else None."""
-    if len(packed) < HUGE_BYTES:
+def size_warning(values: dict[str, Any], size: int, world_size: int) -> str | None:
+    """One line where the values, `size` bytes in all, are huge; else None."""
+    if size < HUGE_BYTES:
         return None
     sizes = sorted(((len(dump(value)), name) for name, value in values.items()), reverse=True)
-    largest = ", ".join(f"{name} ({size / 2**20:.0f} MiB)" for size, name in sizes[:3])
-    return f"--push copies {len(packed) / 2**20:.0f} MiB to each of {world_size} ranks: {largest}; loading it inside the cell is cheaper"
+    largest = ", ".join(f"{name} ({each / 2**20:.0f} MiB)" for each, name in sizes[:3])
+    return f"--push copies {size / 2**20:.0f} MiB to each of {world_size} ranks: {largest}; loading it inside the cell is cheaper"
+
+
+def _named_code(filename: str, make: Callable[..., types.CodeType], arguments: tuple[Any, ...]) -> types.CodeType:
+    return make(*arguments).replace(co_filename=filename)
 
 
 def _culprit(values: dict[str, Any], error: Exception) -> str:

@@ -52,6 +52,11 @@ class Warm:
         with self._lock:
             self._start()
             self._wait_ready()
+            try:
+                self._ask({"do": "ping"}, [])
+            except DtscopeError:
+                self._start()
+                self._wait_ready()
 
     def fork(self, module: str, descriptors: list[int]) -> tuple[int, int]:
         """Forks a child that calls `main(descriptors, server_pid)` of a module: its pid, and a pipe that will tell its exit."""

@@ -8,7 +8,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dtscope_jupyter.launch import Cell, Job, Options, Program, Warm, start
+from dtscope_jupyter.launch import Cell, Job, Options, Program, Source, Warm, start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +30,10 @@ class Ranks:
         folder = self.folder / str(self.count)
         folder.mkdir()
         world = options.pop("world", None)
-        body = Cell(textwrap.dedent(source), CELL, "Cell In[7]")
+        text = textwrap.dedent(source)
         logs = tuple(str(folder / f"{rank}.txt") for rank in range(world_size))
         asked = Options(logs, (None,) * world_size, "test", **options)
-        return start(Program(body, pushed, pulled or {}), asked, self.warm, world)
+        return start(Program(Cell(text, CELL), pushed, pulled or {}, {CELL: Source(text, "Cell In[7]")}), asked, self.warm, world)
 
     def run(self, source: str, world_size: int = 2, **options: Any) -> Job:
         job = self.begin(source, world_size, **options)

@@ -19,8 +19,9 @@ from dtscope_jupyter.launch import RankError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dtscope_jupyter.launch import Job
     from ranks import Ranks
+
+    from dtscope_jupyter.launch import Job
 
 GROUP = "import os, sys, time, torch, torch.distributed as dist\ndist.init_process_group('gloo')\nrank = dist.get_rank()\n"
 KERNEL = """
@@ -29,7 +30,7 @@ from dtscope_jupyter.launch import *
 warm = Warm(); warm.start()
 logs = tuple(os.path.join(sys.argv[1], f"{rank}.txt") for rank in range(2))
 source = sys.argv[2]
-job = start(Program(Cell(source, "cell", "Cell")), Options(logs, (None, None), "r"), warm)
+job = start(Program(Cell(source, "cell")), Options(logs, (None, None), "r"), warm)
 while not all(os.path.exists(log) and "ready" in open(log).read() for log in logs):
     time.sleep(0.01)
 print(warm.pid, *job.pids, flush=True)

@@ -76,7 +76,7 @@ class TestRendezvous:
 
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = str(free.getsockname()[1])
-        assert ranks.value(source, "x", pushed=values.pack({"port": port})) == [2, 2]
+        assert ranks.value(source, "x", pushed=values.dump({"port": port})) == [2, 2]
 
     def test_a_port_taken_is_rank_0s_error(self, ranks: Ranks) -> None:
         import socket
@@ -84,7 +84,7 @@ class TestRendezvous:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = str(taken.getsockname()[1])
             source = "import os, torch.distributed as dist\nos.environ['MASTER_PORT'] = port\ndist.init_process_group('gloo')"
-            job = ranks.run(source, pushed=values.pack({"port": port}))
+            job = ranks.run(source, pushed=values.dump({"port": port}))
         assert job.failure is not None
         assert "in use" in job.failure.reason or "in use" in job.failure.traceback
 
@@ -116,7 +116,7 @@ class TestProgram:
             def __call__(self, value: int) -> int:
                 return value + 1
 
-        pushed = values.pack({"shift": Shift(), "start": 3})
+        pushed = values.dump({"shift": Shift(), "start": 3})
         job = ranks.run("x = shift(start)\nclass Own: pass\ny = Own()", pushed=pushed, pulled={"x": True, "y": False, "z": False})
         assert job.results()["x"] == [4, 4]
         assert type(job.results()["y"]).__name__ == "Own"

@@ -1,0 +1,246 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""%%dtscope profile from a real shell to real ranks and back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+from dtscope_jupyter import session
+from dtscope_jupyter.launch import Interrupted, RankError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TRAIN = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group()
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(16, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(8):
+    optimizer.zero_grad()
+    loss = model(torch.ones(4, 16) * (1 + dist.get_rank())).square().mean()
+    loss.backward()
+    optimizer.step()
+print("trained")
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[InteractiveShell]:
+    made = InteractiveShell.instance(history_length=0)
+    made.run_line_magic("load_ext", "dtscope_jupyter")
+    yield made
+    made.run_line_magic("unload_ext", "dtscope_jupyter")
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def shell(loaded: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
+    monkeypatch.chdir(tmp_path)
+    loaded.run_line_magic("load_ext", "dtscope_jupyter")
+    return loaded
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def interrupt_when(condition: Callable[[], object]) -> None:
+    def act() -> None:
+        until(condition)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=act).start()
+
+
+def logged(word: str) -> Callable[[], bool]:
+    return lambda: all(any(word in log.read_text() for log in Path().glob(f"dtscope-runs/*/rank-{rank:04d}/log.txt")) for rank in range(2))
+
+
+class TestRun:
+    def test_it_records_reports_and_brings_values_back(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        shell.user_ns["bias"] = 2
+        line = "%%dtscope profile -n 2 --name first --push bias --pull step,bias:all"
+        assert shell.run_cell(f"{line}\n{TRAIN}bias += dist.get_rank()").success
+        assert (shell.user_ns["step"], shell.user_ns["bias"]) == (7, [2, 3])
+        output = capsys.readouterr().out
+        assert output.startswith("trained\n")
+        assert "first: 2 ranks" in output
+        (run,) = Path("dtscope-runs").glob("*-first")
+        assert Path("dtscope-runs/.gitignore").read_text() == "*\n"
+        assert stat.S_IMODE(run.stat().st_mode) == 0o700
+        assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in run.rglob("*") if file.is_file())
+        steps = session.current().run.table("steps")
+        assert sorted(zip(steps["rank"], steps["step"], strict=True)) == [(rank, step) for rank in range(2) for step in range(8)]
+
+    def test_a_directory_that_holds_a_run_gets_a_new_attempt(self, shell: InteractiveShell, tmp_path: Path) -> None:
+        for _ in range(2):
+            assert shell.run_cell("%%dtscope profile -n 1 --dir 'my run'\nx = 1").success
+        assert (tmp_path / "my run" / "run.json").exists()
+        assert (tmp_path / "my run" / "attempt-1" / "rank-0000" / "log.txt").exists()
+        assert not (tmp_path / "dtscope-runs").exists()
+
+    def test_output_is_shown_as_it_is(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        cell = "import sys\nfor n in range(3):\n    print(f'\\r{n} é', end='', file=sys.stderr, flush=True)"
+        assert shell.run_cell(f"%%dtscope profile -n 2\n{cell}").success
+        assert capsys.readouterr().out.startswith("\r0 é\r1 é\r2 é\n")
+
+    def test_only_what_is_asked_for_is_collected(self, shell: InteractiveShell) -> None:
+        assert shell.run_cell(f"%%dtscope profile -n 2 --collect steps\n{TRAIN}").success
+        assert len(session.current().run.table("steps")) == 16
+        assert len(session.current().run.table("gradients")) == 0
+
+
+class TestFailure:
+    def test_a_ranks_error_is_the_cells(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        cell = f"%%dtscope profile -n 2\n{TRAIN}\nif dist.get_rank() == 1:\n    raise ValueError('no such luck')\ndist.barrier()"
+        error = shell.run_cell(cell).error_in_exec
+        assert isinstance(error, RankError)
+        assert str(error) == "rank 1: ValueError: no such luck"
+        output = capsys.readouterr().out
+        assert output.count("ValueError: no such luck") == 2  # once in the traceback, once as the cell's error
+        assert f"Cell In[{shell.execution_count}], line {1 + cell.splitlines().index('    raise ValueError(' + repr('no such luck') + ')')}" in output
+        assert "interactiveshell.py" not in output
+        assert len(session.current().run.table("steps")) == 16
+
+    def test_a_pulled_name_that_was_never_set_is_one_line_and_the_rest_comes(self, shell: InteractiveShell) -> None:
+        error = shell.run_cell("%%dtscope profile -n 1 --pull here,absent\nhere = 5").error_in_exec
+        assert type(error) is UsageError
+        assert str(error) == "--pull absent: rank 0 has no such value to give: the cell never set it"
+        assert shell.user_ns["here"] == 5
+
+    def test_an_interrupt_ends_the_ranks_and_the_report_still_comes(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        interrupt_when(logged("waiting"))
+        cell = TRAIN + "import time\nprint('waiting', flush=True)\ntime.sleep(600)"
+        error = shell.run_cell(f"%%dtscope profile -n 2\n{cell}").error_in_exec
+        assert isinstance(error, Interrupted)
+        assert "run: 2 ranks" in capsys.readouterr().out
+        assert session.current().running is None
+        assert len(session.current().run.table("steps")) == 16
+
+    def test_a_time_limit_is_a_failure(self, shell: InteractiveShell) -> None:
+        error = shell.run_cell("%%dtscope profile -n 1 --timeout 0.5\nimport time\ntime.sleep(600)").error_in_exec
+        assert str(error) == "rank 0: was not done after --timeout 0.5 s"
+
+
+class TestBackground:
+    def test_the_cell_returns_a_second_one_is_refused_and_stop_ends_it(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        cell = "import time\nprint('waiting', flush=True)\ntime.sleep(600)"
+        assert shell.run_cell(f"%%dtscope profile -n 2 --background\n{cell}").success
+        profile = session.current().running
+        assert profile is not None
+        until(logged("waiting"))
+        capsys.readouterr()
+        shell.run_cell("%dtscope status")
+        assert f"2 ranks (pids {', '.join(map(str, profile.job.pids))})" in capsys.readouterr().out
+        second = shell.run_cell("%%dtscope profile -n 2\nx = 1").error_in_exec
+        assert "a profile runs already" in str(second)
+        assert shell.run_cell("%dtscope stop").success
+        until(lambda: profile.run is not None)
+        assert session.current().running is None
+        assert len(repr(shell.run_cell("%dtscope runs").result).splitlines()) == 1
+
+    def test_values_come_when_it_ends(self, shell: InteractiveShell) -> None:
+        assert shell.run_cell("%%dtscope profile -n 2 --background --pull late\nlate = 11").success
+        until(lambda: shell.user_ns.get("late") == 11)
+
+
+class TestKeep:
+    def test_the_next_cell_finds_variables_and_records_its_own_run(self, shell: InteractiveShell) -> None:
+        assert shell.run_cell(f"%%dtscope profile -n 2 --keep\n{TRAIN}").success
+        error = shell.run_cell("%%dtscope profile -n 3\nx = 1").error_in_exec
+        assert "2 ranks were kept" in str(error)
+        again = TRAIN[TRAIN.index("for step") :]
+        assert shell.run_cell(f"%%dtscope profile --pull total\n{again}total = dist.get_world_size() + step").success
+        assert shell.user_ns["total"] == 9
+        assert len(session.current().run.table("steps")) == 16
+        assert session.current().kept is None
+
+    def test_stop_ends_kept_ranks(self, shell: InteractiveShell) -> None:
+        assert shell.run_cell("%%dtscope profile -n 2 --keep\nx = 1").success
+        kept = session.current().kept
+        assert kept is not None
+        assert shell.run_cell("%dtscope stop").success
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in kept.pids))
+
+    def test_kept_ranks_that_died_are_replaced(self, shell: InteractiveShell) -> None:
+        assert shell.run_cell("%%dtscope profile -n 2 --keep\nx = 1").success
+        kept = session.current().kept
+        assert kept is not None
+        os.kill(kept.pids[1], signal.SIGKILL)
+        until(kept.gone)
+        assert shell.run_cell("%%dtscope profile --pull y\ny = 2").success
+        assert shell.user_ns["y"] == 2
+
+
+class TestAttach:
+    def test_a_run_directory_a_folder_of_runs_and_a_pid_become_the_current_run(self, shell: InteractiveShell) -> None:
+        assert shell.run_cell(f"%%dtscope profile -n 2 --keep\n{TRAIN}").success
+        cell = "import time\nprint('waiting', flush=True)\ntime.sleep(600)"
+        assert shell.run_cell(f"%%dtscope profile --background --name live\n{cell}").success
+        profile = session.current().running
+        assert profile is not None
+        until(logged("waiting"))
+        for target in (str(profile.job.pids[1]), "dtscope-runs", str(profile.attempt.path)):
+            assert shell.run_cell(f"%dtscope attach {target}").success
+            assert session.current().run.path == profile.attempt.run
+        shell.run_cell("%dtscope stop")
+        until(lambda: profile.run is not None)
+
+
+class TestUnload:
+    def test_unloading_ends_what_runs_and_the_run_is_readable(self, shell: InteractiveShell, tmp_path: Path) -> None:
+        cell = TRAIN + "import time\nprint('waiting', flush=True)\ntime.sleep(600)"
+        assert shell.run_cell(f"%%dtscope profile -n 2 --background\n{cell}").success
+        profile = session.current().running
+        assert profile is not None
+        until(logged("waiting"))
+        shell.run_line_magic("unload_ext", "dtscope_jupyter")
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in profile.job.pids))
+        shell.run_line_magic("load_ext", "dtscope_jupyter")
+        assert len(shell.run_cell("%dtscope open dtscope-runs").result.table("steps")) == 16
+
+
+class TestFunctionForm:
+    def test_it_works_in_a_plain_script(self, tmp_path: Path) -> None:
+        script = """
+            import dtscope_jupyter as dts
+            def train(steps):
+                import torch, torch.distributed as dist
+                dist.init_process_group()
+                model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+                optimizer = torch.optim.SGD(model.parameters(), 0.1)
+                for _ in range(steps):
+                    model(torch.ones(2, 4)).sum().backward()
+                    optimizer.step()
+                if steps == 3:
+                    raise ValueError("three")
+            run = dts.profile(train, nprocs=2, args=(5,), budget="1%")
+            print(run.world_size, run.name, len(run.table("steps")))
+            dts.profile(train, nprocs=2, args=(3,), directory="three")
+        """
+        (tmp_path / "script.py").write_text(textwrap.dedent(script))
+        done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.stdout == "2 train 10\n"
+        assert done.returncode == 1
+        assert 'raise ValueError("three")' in done.stderr
+        assert "RankError: rank" in done.stderr
