@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dtscope_jupyter.analysis.columns import NONE, Ints, Reals, codes, ints, reals, texts
 from dtscope_jupyter.analysis.overlap import MS, keys_of
-from dtscope_jupyter.analysis.waits import timed
+from dtscope_jupyter.analysis.pairing import paired
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +43,8 @@ def bandwidth(tables: Tables, by: str | Sequence[str] = "operation") -> pd.DataF
     """Algorithm and bus bandwidth, GB/s (1e9 bytes).
 
     algorithm = sum of bytes / sum of times; bus = sum of bytes * factor / sum of times, see `factor`. A collective's
-    time is its transfer time, the shortest duration over its ranks; where only one rank was seen, and for sends and
-    receives, the rank's own. Rows without bytes or time, as barriers, count for nothing.
+    time is its transfer time, the shortest duration over its ranks, which need no common clock; for sends and receives the
+    rank's own. Rows without bytes or time, as barriers, count for nothing.
 
     Args:
         tables: The run's tables.
@@ -100,11 +100,14 @@ def _rows(tables: Tables, *, each_rank: bool) -> tuple[pa.Table, Ints]:
     table = tables["collectives"]
     if each_rank:
         return table, _own(table)
-    both = timed(tables)
-    first = np.unique(both.collective, return_index=True)[1]
-    places = np.concatenate((both.index[first], both.rest))
-    alone = table.take(pa.array(both.rest))
-    return table.take(pa.array(places)), np.concatenate((both.transfer[first], _own(alone)))
+    both = paired(tables)
+    own = _own(both.rows)
+    known = np.flatnonzero(own > 0)
+    order = known[np.lexsort((own[known], both.of_row[known]))]
+    shortest = order[np.unique(both.of_row[order], return_index=True)[1]]
+    alone = _own(table.take(pa.array(both.rest)))
+    places = np.concatenate((both.index[shortest], both.rest))
+    return table.take(pa.array(places)), np.concatenate((own[shortest], alone))
 
 
 def _own(table: pa.Table) -> Ints:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = tuple[str, str, float, float, float]
 _PER_STEP = ("comm_ms", "compute_ms", "overlap_ms", "exposed_ms")
+_WORTH = 0.01  # of all bytes moved: operations below it are not compared
 _WIDTH = 1.4826  # of the median absolute deviation, to equal a normal distribution's standard deviation
 
 
@@ -57,7 +58,8 @@ def _figures(tables: Tables) -> dict[str, tuple[str, float, float]]:
     found |= {"wait": _summary(waited, "wait_ms"), "transfer": _summary(waited, "transfer_ms")}
     idle = breakdown(tables, ["rank", "step"])
     found |= {"idle": _summary(idle, "idle_ms")}
-    for row in bandwidth(tables).to_dict("records"):
+    moved = bandwidth(tables)
+    for row in moved[moved["bytes"] > _WORTH * moved["bytes"].sum()].to_dict("records"):
         found[f"bus bandwidth {row['operation']}"] = ("GB/s", float(row["bus_gb_s"]), np.nan)
     return {name: figure for name, figure in found.items() if not np.isnan(figure[1])}
 

@@ -87,7 +87,7 @@ def _grouped(found: Activity, inner: tuple[str, ...]) -> pd.DataFrame:
     comm, compute = found.comm, found.compute
     if "step" in inner:
         comm, compute = comm.where(comm.step != NONE), compute.where(compute.step != NONE)
-    near = tuple(key for key in inner if key in {"rank", "step"} or (key == "phase" and (compute.keys[key] >= 0).any()))
+    near = tuple(key for key in inner if key in {"rank", "step"} or (key == "phase" and (found.compute.keys[key] >= 0).any()))
     outer = Groups.by(tuple(np.concatenate((comm.column(key), compute.column(key))) for key in near))
     of_comm, of_compute = outer.of_row[: len(comm)], outer.of_row[len(comm) :]
     finer = tuple(key for key in inner if key not in near)
