@@ -105,13 +105,10 @@ def batches(size: str) -> Callable[[], tuple[torch.Tensor, torch.Tensor]]:
     return draw
 
 
-def step(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batch: tuple[torch.Tensor, torch.Tensor],
-    before_loss: Callable[[], None] | None = None,
+def backward(
+    model: nn.Module, batch: tuple[torch.Tensor, torch.Tensor], before_loss: Callable[[], None] | None = None
 ) -> torch.Tensor:
-    """One training step in bf16 autocast; returns the loss (on the device, not synchronised)."""
+    """Forward and backward in bf16 autocast; returns the loss (on the device, not synchronised)."""
     tokens, targets = batch
     with torch.autocast(tokens.device.type, torch.bfloat16):
         logits = model(tokens)
@@ -119,6 +116,17 @@ def step(
             before_loss()
         loss = functional.cross_entropy(logits.view(-1, VOCABULARY), targets.reshape(-1))
     loss.backward()
+    return loss.detach()
+
+
+def update(optimizer: torch.optim.Optimizer) -> None:
+    """One optimizer step."""
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return loss.detach()
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """One training step; returns the loss."""
+    loss = backward(model, batch)
+    update(optimizer)
+    return loss

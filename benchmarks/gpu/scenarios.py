@@ -1,0 +1,225 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Healthy and faulty training on real GPUs, each diagnosed by us; and our estimates against Kineto's kernel times.
+
+Run: python benchmarks/gpu/scenarios.py --out results.json [--only NAME ...] [--pictures FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dtscope_jupyter as dts
+
+HERE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is trained, what is wrong with it, and what ought to be found: (kind, cause, ranks), or nothing."""
+
+    fault: str = ""
+    size: str = "470m"
+    parallel: str = "ddp"
+    ddp: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    expected: tuple[str, str | None, list[int] | None] | None = None
+    steps: int = 40
+    collect: str = "steps,collectives,gradients,host,devices"
+
+
+SPANS = "steps,collectives,gradients,host,devices,spans"
+SCENARIOS = {
+    "healthy": Scenario(collect=SPANS),
+    "healthy_fsdp2": Scenario(parallel="fsdp", collect=SPANS),
+    "healthy_accumulation": Scenario("accumulation"),
+    "healthy_buckets_1mb": Scenario(size="135m", ddp={"bucket_cap_mb": 1}),
+    "healthy_buckets_100mb": Scenario(ddp={"bucket_cap_mb": 100, "gradient_as_bucket_view": True}),
+    "healthy_compile": Scenario("compile", size="135m"),
+    "one_bucket": Scenario(size="135m", ddp={"bucket_cap_mb": 100_000}, collect=SPANS, expected=("low_overlap", "one_bucket", None)),
+    "straggler": Scenario("straggler", collect=SPANS, expected=("straggler", "compute", [2])),
+    "host_stall": Scenario("host_stall", expected=("straggler", "host_stall", [1])),
+    "uneven_batch": Scenario("uneven_batch", expected=("straggler", "compute", [3])),
+    "item": Scenario("item", size="135m", expected=("straggler", "host_sync", [1])),
+    "pageable": Scenario("pageable", expected=("straggler", "host_to_device_copy", [2])),
+    "no_p2p": Scenario(environment={"NCCL_P2P_DISABLE": "1"}, collect=SPANS, expected=("slow_link", "transport", None)),
+    "nan": Scenario("nan", expected=("nonfinite", "gradient", [1])),
+    "skipped": Scenario("skipped", steps=25, expected=("hang", "never_called", [2])),
+    "stopped": Scenario("stopped", steps=25, expected=("hang", "host_stuck", [3])),
+    "killed": Scenario("killed", steps=25, expected=("hang", "process_died", [1])),
+}  # fmt: skip
+
+
+def train(scenario: Scenario, path: str) -> None:
+    """What a rank does."""
+    import sys
+
+    sys.path.insert(0, path)
+    os.environ.update(scenario.environment)
+    import gpt
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group()
+    rank = dist.get_rank()
+    model, optimizer = gpt.build(scenario.size, scenario.parallel, **scenario.ddp)
+    step_model = torch.compile(model) if scenario.fault == "compile" else model
+    draw, matrix = gpt.batches(scenario.size), torch.randn(8192, 8192, device=gpt.device(), dtype=torch.bfloat16)
+    pageable = torch.randn(256, 2**20)
+
+    def fault(number: int) -> tuple[Any, Any]:
+        batch = draw()
+        match scenario.fault, rank:
+            case "host_stall", 1:
+                time.sleep(0.06)
+            case "item", 1:
+                for _ in range(200):
+                    matrix[:64, :64].sum().item()
+            case "pageable", 2:
+                pageable.to(matrix.device)
+            case "uneven_batch", 3:
+                batch = tuple(part.repeat(2, 1) for part in batch)
+            case "stopped", 3 if number == 15:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            case "killed", 1 if number == 15:
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "skipped", 2 if number == 15:
+                time.sleep(3600)
+        return batch
+
+    def extra() -> None:
+        if scenario.fault == "straggler" and rank == 2:
+            work = matrix
+            for _ in range(20):
+                work = (work @ matrix) * 1e-3
+
+    for number in range(scenario.steps):
+        if scenario.fault == "accumulation":
+            with model.no_sync():
+                gpt.backward(step_model, draw())
+        batch = fault(number)
+        if scenario.fault == "skipped" and number == 14:
+            total = torch.ones(1, device=matrix.device)
+            if rank != 2:
+                dist.all_reduce(total)
+            torch.cuda.synchronize()
+        gpt.backward(step_model, batch, extra)
+        if scenario.fault == "nan" and rank == 1 and number == 20:
+            next(model.parameters()).grad[0, 0] = float("nan")
+        gpt.update(optimizer)
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
+
+
+def estimates(run: Any) -> list[dict[str, Any]]:
+    """Exposed comm and overlap ratio of each profiled step: ours while it ran, and Kineto's of the same step."""
+    from dtscope_jupyter import ingest
+    from dtscope_jupyter.store import BlockReader
+
+    rows = []
+    for rank in run.ranks:
+        folder = run.attempt.rank_path(rank)
+        ours = {row["step"]: row for batch in BlockReader(folder, "steps").batches() for row in batch.to_pylist()}
+        for trace in sorted(folder.glob("trace-*.json.gz")):
+            spans = ingest.read([trace], rank=rank).tables["spans"].to_pandas()
+            for number, row in ours.items():
+                inside = spans[(spans.start_ns >= row["start_ns"]) & (spans.end_ns <= row["end_ns"])]
+                if len(inside) and row["disturbed"] and (inside.kind == "comm").any():
+                    rows.append({"rank": rank, "step": number, **_both(row, inside)})
+    return rows
+
+
+def _both(row: dict[str, Any], spans: Any) -> dict[str, float]:
+    from dtscope_jupyter import intervals
+
+    def of(kind: str) -> intervals.Set:
+        chosen = spans[spans.kind == kind]
+        return intervals.union(chosen.start_ns.to_numpy(), chosen.end_ns.to_numpy())
+
+    comm, compute = of("comm"), of("compute")
+    both = intervals.total(intervals.intersection(comm, compute))
+    return {
+        "step_ms": (row["end_ns"] - row["start_ns"]) / 1e6,
+        "exposed_ms": row["exposed_ms"], "exposed_ms_kineto": (intervals.total(comm) - both) / 1e6,
+        "comm_ms": row["comm_ms"], "comm_ms_kineto": intervals.total(comm) / 1e6,
+        "overlap_ms": row["overlap_ms"], "overlap_ms_kineto": both / 1e6,
+    }  # fmt: skip
+
+
+def run_one(name: str, world: int, folder: Path, pictures: Path | None) -> dict[str, Any]:
+    """Runs a scenario; what was found, and whether it is what ought to be."""
+    scenario, begin, failure = SCENARIOS[name], time.perf_counter(), None
+    try:
+        run = dts.profile(
+            train, nprocs=world, args=(scenario, HERE), backend="nccl", directory=folder / name,
+            collect=scenario.collect.split(","), on_hang="stop", timeout=90,
+        )  # fmt: skip
+    except Exception as error:  # noqa: BLE001 # a killed rank is a failure of the run, and its record is what counts
+        failure, run = f"{type(error).__name__}: {str(error).splitlines()[-1][:300]}", dts.open(folder / name)
+    diagnosis = run.diagnose()
+    found = [
+        {"kind": str(f.kind), "cause": str(f.cause), "ranks": list(f.ranks), "severity": str(f.severity), "cost_ms": f.cost_ms, "text": str(f.sentence)}
+        for f in diagnosis.findings
+    ]
+    if pictures is not None:
+        bundle = run.report()._repr_mimebundle_()
+        (pictures / f"{name}.png").write_bytes(_png(bundle))
+    steps = run.table("steps")
+    return {
+        "scenario": name, "right": _right(scenario, found), "found": found, "failure": failure,
+        "step_ms": float(((steps.end_ns - steps.start_ns) / 1e6).median()) if len(steps) else None,
+        "seconds": round(time.perf_counter() - begin, 1), "estimates": estimates(run), "overlap": run.overlap().to_dict("records"),
+    }  # fmt: skip
+
+
+def _png(bundle: Any) -> bytes:
+    import base64
+
+    data = (bundle[0] if isinstance(bundle, tuple) else bundle)["image/png"]
+    return base64.b64decode(data) if isinstance(data, str) else bytes(data)
+
+
+def _right(scenario: Scenario, found: list[dict[str, Any]]) -> bool:
+    loud = [f for f in found if f["severity"] != "info"]
+    if scenario.expected is None:
+        return not loud
+    kind, cause, ranks = scenario.expected
+    pool = found if kind == "low_overlap" else loud[:1]
+    return any(f["kind"] == kind and cause in (None, f["cause"]) and ranks in (None, f["ranks"]) for f in pool)
+
+
+def main() -> None:
+    """Runs the scenarios and prints a line each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--world", type=int, default=4)
+    parser.add_argument("--only", nargs="*", default=list(SCENARIOS))
+    parser.add_argument("--folder", type=Path, default=Path("dtscope-runs"))
+    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    results = []
+    for name in options.only:
+        try:
+            result = run_one(name, options.world, options.folder, options.pictures)
+        except Exception as error:  # noqa: BLE001 # one scenario's failure must not hide the others
+            result = {"scenario": name, "right": False, "found": [], "failure": f"{type(error).__name__}: {error}", "step_ms": None, "seconds": 0, "estimates": []}
+        results.append(result)
+        top = result["found"][0]["text"] if result["found"] else "nothing"
+        print(f"{'ok ' if result['right'] else 'BAD'} {name:24} step {result['step_ms'] or 0:7.2f} ms {result['seconds']:5} s  {top}  {result['failure'] or ''}", flush=True)
+        for row in result["estimates"][:4]:
+            print("      " + "  ".join(f"{key} {value:.3f}" for key, value in row.items()), flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(results, indent=1, default=str))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, HERE)
+    main()
