@@ -23,21 +23,17 @@ PANELS = ("overlap", "gradients", "timeline", "waits", "bandwidth", "devices", "
 class LiveView:
     """Panels that follow a run directory from `start` to `finish`; displaying it shows the widget."""
 
-    def __init__(self, path: Path, *, world_size: int | None = None, title: str = "", live: bool = True) -> None:
-        """`path` holds the rank folders, now or later. With `live` False one look at the files is all."""
-        status = {"title": title, "world_size": world_size, "state": "waiting", "message": "", "live": live, "backend": None, "ranks": {}}
-        self.widget = Panels(world_size=world_size, live=live)
-        self._pump: Pump | None = Pump(path, self.widget, status)
-        self._live = live
+    def __init__(
+        self, path: Path | None, *, world_size: int | None = None, title: str = "", live: bool = True, widget: Panels | None = None
+    ) -> None:
+        """`path` holds the rank folders, now or later; None for a `widget` whose data no longer change.
 
-    @classmethod
-    def of_snapshot(cls, snapshot: bytes, *, world_size: int | None, panel: str, place: dict[str, int]) -> LiveView:
-        """Panels of data that no longer changes."""
-        view = cls.__new__(cls)
-        view.widget = Panels(world_size=world_size, live=False, snapshot=snapshot, panel=panel, place=place)
-        view._pump = None
-        view._live = False
-        return view
+        With `live` False one look at the files is all.
+        """
+        status = {"title": title, "world_size": world_size, "state": "waiting", "message": "", "live": live, "backend": None, "ranks": {}}
+        self.widget = widget or Panels(world_size=world_size, live=live)
+        self._pump = Pump(path, self.widget, status) if path else None
+        self._live = live
 
     def start(self) -> None:
         """Begins to follow; to be called once."""
@@ -74,7 +70,8 @@ def show(run: Run, panel: str = "overlap", *, rank: int | None = None, step: int
         raise DtscopeError(f"rank {rank} is not in this run; its ranks are {run.ranks}")
     place = {name: value for name, value in (("rank", rank), ("step", step)) if value is not None}
     snapshot = offline.message(run, offline.SHOW_BYTES).pack()
-    return LiveView.of_snapshot(snapshot, world_size=run.world_size, panel=panel, place=place)
+    widget = Panels(world_size=run.world_size, live=False, snapshot=snapshot, panel=panel, place=place)
+    return LiveView(None, live=False, widget=widget)
 
 
 def save_html(run: Run, path: Path) -> Path:

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 // Findings of the diagnosis, and the sentence that states one.
-import { duration, number, ranks } from "./format";
+import { duration, fixed, ranks } from "./format";
 
 export interface Finding {
   readonly kind: string;
@@ -70,7 +70,7 @@ export function sentence(f: Omit<Finding, "sentence">): string {
 
 /** Cause and confidence in small print. */
 export function detail(f: Finding): string {
-  const sure = Number.isFinite(f.confidence) ? ` Confidence ${number(f.confidence)}.` : "";
+  const sure = Number.isFinite(f.confidence) ? ` Confidence ${fixed(f.confidence, 2)}.` : "";
   return `${f.advice}${sure}`.trim();
 }
 

@@ -15,6 +15,12 @@ export function number(value: number | null | undefined): string {
   return group(text).replace("-", "−");
 }
 
+/** A round value, as on an axis: no more digits than it has, at most three. */
+export function round(value: number): string {
+  if (!Number.isFinite(value) || Math.abs(value) >= 1e7 || (value !== 0 && Math.abs(value) < 1e-3)) return number(value);
+  return group(Number(value.toPrecision(3)).toString()).replace("-", "−");
+}
+
 /** A whole number, thousands apart. */
 export function integer(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";

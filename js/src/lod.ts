@@ -16,13 +16,14 @@ export class Grid {
   reserve(rows: number, columns: number): void {
     if (rows > this.rows || columns > this.capacity) {
       const capacity = Math.max(this.capacity, columns > this.capacity ? Math.max(64, Math.ceil(columns * 1.5)) : 0);
-      const data = new Float32Array(rows * capacity).fill(Number.NaN);
+      const most = Math.max(rows, this.rows);
+      const data = new Float32Array(most * capacity).fill(Number.NaN);
       for (let r = 0; r < this.rows; r++) {
         data.set(this.data.subarray(r * this.capacity, r * this.capacity + this.columns), r * capacity);
       }
       this.data = data;
       this.capacity = capacity;
-      this.rows = Math.max(rows, this.rows);
+      this.rows = most;
     }
     this.columns = Math.max(this.columns, columns);
   }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws the rank x step map. Pure: everything comes in, strokes go out.
 import type { Finding } from "./finding";
-import { integer, number } from "./format";
+import { integer, number, round } from "./format";
 import type { StepMatrix } from "./matrix";
 import { blankEnd, cost, METRICS, type MetricName, type Range, strongEnd } from "./metrics";
 import { type Colors, costLookup } from "./palette";
@@ -13,7 +13,6 @@ export const LEFT = 84;
 export const RIGHT = 62;
 const TOP = 26;
 const BOTTOM = 26;
-const MAX_CELL = 14;
 
 export interface MapState {
   readonly matrix: StepMatrix;
@@ -44,13 +43,13 @@ export interface Geometry {
 }
 
 /** Where everything lies for a width and number of ranks; few ranks make a strip, many a map of bounded height. */
-export function geometry(width: number, ranks: number, columns: number): Geometry {
+export function geometry(width: number, ranks: number, columns: number, widest: number): Geometry {
   const plot = Math.max(60, width - LEFT - RIGHT);
   const row = ranks <= 8 ? 22 : ranks <= 24 ? 15 : Math.max(0.25, Math.min(10, 420 / ranks));
   const height = Math.max(22, Math.round(row * ranks));
   return {
     left: LEFT, top: TOP, row, height, width: plot, total: TOP + height + BOTTOM,
-    cell: Math.min(MAX_CELL, plot / Math.max(1, columns)),
+    cell: Math.min(widest, plot / Math.max(1, columns)),
   };
 }
 
@@ -171,11 +170,11 @@ function drawAxis(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const y = g.top + g.height + 13;
   const [first, last] = [s.matrix.stepAt(s.from), s.matrix.stepAt(s.to)];
   let edge = -1;
-  for (const step of ticks(first, last - 1, Math.max(2, Math.min(8, g.width / 110)))) {
+  for (const step of ticks(first, last - 1, Math.max(2, Math.min(8, ((s.to - s.from) * g.cell) / 70)))) {
     if (!Number.isInteger(step)) continue;
     const x = g.left + ((step - first) / s.matrix.stride + 0.5) * g.cell;
     const text = integer(step);
-    if (x - pen.measure(text) / 2 < edge || x > g.left + g.width - 190) continue;
+    if (x - pen.measure(text) / 2 < edge || x > g.left + g.width - (s.matrix.exact.columns > 0 ? 300 : 170)) continue;
     pen.text(text, x, y, { fill: colors.quiet, align: "center" });
     edge = x + pen.measure(text);
   }
@@ -185,16 +184,21 @@ function drawAxis(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
 function drawLegend(pen: Pen, right: number, y: number, s: MapState, colors: Colors): void {
   const unit = METRICS[s.metric].unit;
   const [blank, strong] = [blankEnd(s.metric, s.range), strongEnd(s.metric, s.range)];
-  const tail = s.metric === "ratio" || s.metric === "bandwidth" ? "" : " +";
-  const high = `${number(strong)}${unit ? ` ${unit}` : ""}${tail}`;
+    const high = `${round(strong)}${unit ? ` ${unit}` : ""}`;
   const x = right - pen.measure(high);
   pen.text(high, x, y, { fill: colors.quiet });
+  if (s.matrix.exact.columns > 0) {
+    const text = "exact (profiled)";
+    const at = x - 60 - 96 - pen.measure(text);
+    pen.circle(at - 8, y, 1.6, colors.quiet);
+    pen.text(text, at, y, { fill: colors.quiet });
+  }
   const wide = 96;
   for (let i = 0; i < wide; i += 2) {
     const value = blank + ((strong - blank) * i) / wide;
     pen.rect(x - 8 - wide + i, y - 4, 2, 8, css(ramp(colors.cost, cost(s.metric, value, s.range))));
   }
-  pen.text(number(blank), x - 14 - wide, y, { fill: colors.quiet, align: "right" });
+  pen.text(round(blank), x - 14 - wide, y, { fill: colors.quiet, align: "right" });
 }
 
 function drawMarks(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {

@@ -21,6 +21,11 @@ export class StepMatrix {
 
   constructor(private readonly cells: number) {}
 
+  /** Says with which step the map begins, before the first value. */
+  begin(step: number): void {
+    this.firstStep ??= Math.max(0, step);
+  }
+
   get columns(): number {
     return this.firstStep === null ? 0 : Math.floor((this.lastStep - this.firstStep) / this.stride) + 1;
   }

@@ -57,6 +57,8 @@ export class Model {
   /** performance.now() of the last message. */
   heard = Number.NaN;
   version = 0;
+  /** Whether the run was seen live: then its map starts at step 0 and grows. */
+  grows = false;
   private schemas = new Map<number, Uint8Array>();
   private readonly dirty = new Set<number>();
   private readonly lastOf = new Map<number, { step: number; end: number }>();
@@ -75,8 +77,9 @@ export class Model {
     for (const { id, buffer } of (header.schemas ?? []) as { id: number; buffer: number }[]) {
       this.schemas.set(id, aligned(buffers[buffer]));
     }
-    for (const part of (header.parts ?? []) as Part[]) this.part(part, buffers);
     if (header.status) this.status = { ...this.status, ...(header.status as Partial<Status>) };
+    this.grows ||= this.status.live;
+    for (const part of (header.parts ?? []) as Part[]) this.part(part, buffers);
     if (header.findings) this.findings = readFindings(header.findings);
     for (const { rank, text } of (header.log ?? []) as { rank: number; text: string }[]) this.logs.append(rank, text);
     this.heard = typeof performance === "undefined" ? 0 : performance.now();
@@ -257,6 +260,7 @@ export class Model {
   }
 
   private steps(c: Record<string, ArrayLike<number>>, length: number): void {
+    if (this.matrix.firstStep === null && !this.grows) this.matrix.begin(least(c.step, length));
     for (let i = 0; i < length; i++) {
       const [rank, step] = [c.rank[i], c.step[i]];
       this.matrix.row(rank);
@@ -308,6 +312,12 @@ export class Model {
     const row = kind === "comm" ? `comm ${text("process_group") ?? ""}` : c.stream[i] >= 0 ? `stream ${c.stream[i]}` : "host thread";
     return { kind, name: text("name") ?? kind, start, end, row, line: text("line"), bytes: c.bytes[i] };
   }
+}
+
+function least(values: ArrayLike<number>, length: number): number {
+  let found = Number.POSITIVE_INFINITY;
+  for (let i = 0; i < length; i++) if (values[i] < found) found = values[i];
+  return Number.isFinite(found) ? found : 0;
 }
 
 function newTables(): Record<TableName, TableStore> {

@@ -29,7 +29,7 @@ export interface Lane extends RankFacts {
   readonly comm: Intervals;
   readonly overlapped: Intervals;
   readonly exposed: Intervals;
-  /** Copies on the device and what the host did other than launch work. */
+  /** Copies, and what kept the host from launching work; a wait for the device is not among it, as work goes on under it. */
   readonly other: Intervals;
   /** compute comes from kernels that a profiler saw, not from what blocked the training thread. */
   readonly exact: boolean;
@@ -42,6 +42,8 @@ export interface StepView {
   readonly lanes: Lane[];
   readonly collectives: Collective[];
 }
+
+const HOST_SHOWN = new Set(["input", "gc", "copy", "checkpoint"]);
 
 /** Builds the view; on a CPU compute is the step less the time blocked in collectives and their waits. */
 export function stepView(step: number, facts: RankFacts[], collectives: Collective[]): StepView {
@@ -59,8 +61,8 @@ function lane(facts: RankFacts, collectives: Collective[]): Lane {
   const exact = device.length > 0;
   const blocked = () => cover([...facts.host.filter((h) => h.kind === "collective_wait"), ...own.filter((m) => m.synchronous)]);
   const compute = exact ? cover(device) : difference(Float64Array.of(facts.start, facts.end), blocked());
-  const copies = facts.spans.filter((s) => s.kind === "memcpy" || s.kind === "memset");
-  const other = cover([...copies, ...facts.host.filter((h) => h.kind !== "collective_wait")]);
+  const copies = facts.spans.filter((s) => s.kind === "memcpy");
+  const other = cover([...copies, ...facts.host.filter((h) => HOST_SHOWN.has(h.kind))]);
   return {
     ...facts, compute, comm, exact, other,
     overlapped: intersection(comm, compute),

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws the lanes of a step. Pure: everything comes in, strokes go out.
 import type { Collective } from "./collectives";
-import { duration, fixed, number } from "./format";
+import { duration, fixed, round } from "./format";
 import { firstAfter, type Intervals, total } from "./intervals";
 import { Occupancy } from "./lod";
 import type { Colors } from "./palette";
@@ -108,25 +108,81 @@ function drawLane(pen: Pen, box: LaneBox, x: Linear, s: TimelineState, colors: C
     pen.rect(left, y, right - left, thick, colors.idle);
     pen.rect(left, under, right - left, thin, colors.idle);
   }
-  drawSet(pen, lane.compute, x, y, thick, colors.compute, s, 0);
-  if (lane.other.length) drawSet(pen, lane.other, x, y + thick - 3, 3, colors.quiet, s, 1);
-  drawSet(pen, lane.overlapped, x, under, thin, colors.overlapped, s, 0.8);
-  drawSet(pen, lane.exposed, x, under, thin, colors.exposed, s, 0.8);
+  drawMostly(pen, lane.compute, x, y, thick, colors.compute, s);
+  if (lane.other.length) drawSet(pen, lane.other, x, y + thick - 3, 3, colors.quiet, s, 0);
+  drawComm(pen, lane, x, under, thin, colors, s);
   box.rows.forEach((row, i) => drawSpans(pen, row, x, under + thin + 4 + i * ROW, s, colors));
 }
 
 const occupancies = new WeakMap<Intervals, Occupancy>();
 const shares = new Float32Array(4096);
 
-function drawSet(pen: Pen, set: Intervals, x: Linear, y: number, high: number, fill: string, s: TimelineState, least: number): void {
-  if (!set.length) return;
+const commShares = new Float32Array(8192);
+const exposedShares = new Float32Array(8192);
+
+/**
+ * Communication, each half pixel in the colour of what most of it is: thousands of gaps of microseconds between kernels
+ * would otherwise all show, each wider than it is.
+ */
+function drawComm(pen: Pen, lane: Lane, x: Linear, y: number, high: number, colors: Colors, s: TimelineState): void {
+  const pixels = Math.min(commShares.length, Math.floor(x.high - x.low) * 2);
+  const comm = filled(lane.comm, x, commShares.subarray(0, pixels), s);
+  const exposed = filled(lane.exposed, x, exposedShares.subarray(0, pixels), s);
+  const width = (x.high - x.low) / pixels;
+  const kind = (p: number) => (comm[p] < 0.08 ? 0 : exposed[p] > 0.5 * comm[p] ? 2 : 1);
+  for (let p = 0; p < pixels; ) {
+    const k = kind(p);
+    let q = p + 1;
+    while (q < pixels && kind(q) === k) q++;
+    if (k) pen.rect(x.low + p * width, y, (q - p) * width, high, k === 2 ? colors.exposed : colors.overlapped);
+    p = q;
+  }
+}
+
+/** A set where it covers half of a half pixel or more, for the same reason. */
+function drawMostly(pen: Pen, set: Intervals, x: Linear, y: number, high: number, fill: string, s: TimelineState): void {
+  const pixels = Math.min(commShares.length, Math.floor(x.high - x.low) * 2);
+  const busy = filled(set, x, commShares.subarray(0, pixels), s);
+  const width = (x.high - x.low) / pixels;
+  for (let p = 0; p < pixels; ) {
+    const on = busy[p] >= 0.5;
+    let q = p + 1;
+    while (q < pixels && busy[q] >= 0.5 === on) q++;
+    if (on) pen.rect(x.low + p * width, y, (q - p) * width, high, fill);
+    p = q;
+  }
+}
+
+/** Share of each pixel that the set covers. */
+function filled(set: Intervals, x: Linear, out: Float32Array, s: TimelineState): Float32Array {
+  const coarse = occupancy(set, s).shares(x.from, x.to, out);
+  if (coarse) return coarse;
+  out.fill(0);
+  const pixel = (x.to - x.from) / out.length;
+  for (let i = firstAfter(set, x.from); i < set.length && set[i] < x.to; i += 2) {
+    const first = Math.max(0, Math.floor((set[i] - x.from) / pixel));
+    const last = Math.min(out.length - 1, Math.floor((set[i + 1] - x.from) / pixel));
+    for (let p = first; p <= last; p++) {
+      const start = x.from + p * pixel;
+      out[p] += Math.max(0, Math.min(set[i + 1], start + pixel) - Math.max(set[i], start)) / pixel;
+    }
+  }
+  return out;
+}
+
+function occupancy(set: Intervals, s: TimelineState): Occupancy {
   let level = occupancies.get(set);
   if (!level) {
     level = new Occupancy(set, s.view.start, s.view.end);
     occupancies.set(set, level);
   }
+  return level;
+}
+
+function drawSet(pen: Pen, set: Intervals, x: Linear, y: number, high: number, fill: string, s: TimelineState, least: number): void {
+  if (!set.length) return;
   const pixels = Math.min(shares.length, Math.floor(x.high - x.low));
-  const busy = level.shares(x.from, x.to, shares.subarray(0, pixels));
+  const busy = occupancy(set, s).shares(x.from, x.to, shares.subarray(0, pixels));
   if (busy) return drawShares(pen, busy, x, y, high, fill);
   for (let i = firstAfter(set, x.from); i < set.length && set[i] < x.to; i += 2) {
     const left = Math.max(x.at(set[i]), x.low);
@@ -205,7 +261,7 @@ function drawAxis(pen: Pen, l: Layout, x: Linear, s: TimelineState, colors: Colo
   for (const t of ticks(from * scale, to * scale, Math.max(2, l.plot / 95))) {
     const at = x.at(t / scale + s.view.start);
     pen.rect(at - 0.5, l.axis - 1, 1, 4, colors.rule);
-    if (at < LEFT + l.plot - 18) pen.text(number(t), at, y, { fill: colors.quiet, align: "center" });
+    if (at < LEFT + l.plot - 18) pen.text(round(t), at, y, { fill: colors.quiet, align: "center" });
   }
   pen.text(small ? "µs" : "ms", LEFT + l.plot, y, { fill: colors.quiet, align: "right" });
   pen.text("exposed", LEFT + l.plot + RIGHT - 4, y, { fill: colors.quiet, align: "right", size: 11 });

@@ -20,7 +20,7 @@ export class MapPanel implements Panel {
   private readonly frame = frame("map", "");
   private readonly surface: Surface;
   private readonly image = document.createElement("canvas");
-  private geometry: Geometry = geometry(600, 1, 1);
+  private geometry: Geometry = geometry(600, 1, 1, 1);
   private state: MapState | null = null;
   private summary: { key: string; at: number; range: MapState["range"]; columnMeans: Float32Array; rowMeans: Float32Array; order: number[]; blocks: Map<number, string> } | null = null;
 
@@ -47,7 +47,7 @@ export class MapPanel implements Panel {
     this.root.hidden = !matrix.columns;
     if (!matrix.columns) return;
     const [from, to] = this.window();
-    this.geometry = geometry(this.surface.root.clientWidth, matrix.ranks.length, to - from);
+    this.geometry = geometry(this.surface.root.clientWidth, matrix.ranks.length, to - from, model.grows ? 14 : 56);
     const state: MapState = {
       matrix, metric: this.metric, from, to, findings: model.findings, hover: this.hover,
       step: this.context.place.step, rank: this.context.place.rank, ...this.summarize(),

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status line: what runs, how far, how fast, what watching it costs.
 import { button, h, say } from "../dom";
-import { duration, integer, number, plural, ranks } from "../format";
+import { duration, fixed, integer, number, plural, ranks } from "../format";
 import { permalink } from "../history";
 import type { Model } from "../model";
 import type { Context, Panel } from "../panel";
@@ -89,7 +89,7 @@ function facts(model: Model): string[] {
 function costs(model: Model): string[] {
   const out: string[] = [];
   const cost = model.observerCost;
-  if (!Number.isNaN(cost)) out.push(`observer ${number(cost * 100)} %`);
+  if (!Number.isNaN(cost)) out.push(`observer ${fixed(cost * 100, 1)} %`);
   if (model.matrix.columns) out.push(`${integer(model.dropped)} rows dropped`);
   const damaged = model.damaged + model.status.damaged;
   if (damaged) out.push(plural(damaged, "damaged block"));

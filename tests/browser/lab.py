@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""A real Jupyter server and a real browser, for tests and for the screenshots of the gallery."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import nbformat
+from playwright.sync_api import expect, sync_playwright
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = os.environ.get("DTSCOPE_CHROMIUM", "/usr/bin/chromium")
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+_FLAGS += ["--disable-component-update", "--disable-sync", "--enable-precise-memory-info"]
+START_S = 60
+_TRIES = 10
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server; notebooks lie in `root`."""
+
+    url: str
+    token: str
+    root: Path
+
+    def notebook(self, name: str, *cells: str) -> Path:
+        """Writes a notebook of code cells."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        path = self.root / name
+        nbformat.write(notebook, path)
+        return path
+
+
+@contextmanager
+def server(root: Path, application: str = "jupyterlab") -> Iterator[Server]:
+    """JupyterLab or Notebook on a free port, with all its state under `root`."""
+    home = root / "jupyter-home"
+    folders = {name: str(home / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")}
+    folders |= {name: str(home / name) for name in ("JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR")}
+    for folder in folders.values():
+        Path(folder).mkdir(parents=True, mode=0o700)
+    notebooks = root / "notebooks"
+    notebooks.mkdir()
+    port, token = _free_port(), secrets.token_hex(16)
+    options = [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={notebooks}"]
+    options += ["--ServerApp.port_retries=0", "--no-browser", "--allow-root", "--LabApp.news_url=None"]
+    options += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    with (root / "server.log").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-m", application, *options], env=os.environ | folders, stdout=log, stderr=log)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait(url, process, root / "server.log")
+            yield Server(url, token, notebooks)
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Headless chromium; an error, not a skip, where it is missing."""
+    if not Path(CHROMIUM).exists():
+        raise FileNotFoundError(f"no browser at {CHROMIUM}: install chromium, or set DTSCOPE_CHROMIUM")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        yield chromium
+        chromium.close()
+
+
+def open_notebook(page: Page, at: Server, path: Path, *, classic: bool = False) -> None:
+    """Opens a notebook and waits until its kernel is idle."""
+    where = f"notebooks/{path.name}?token={at.token}" if classic else f"lab/tree/{path.name}?token={at.token}&reset"
+    page.goto(f"{at.url}/{where}")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']" if not classic else ".jp-CodeCell", timeout=60_000)
+
+
+def run_cell(page: Page, place: int) -> None:
+    """Runs a cell without waiting for its end; again where the page was not ready to hear it."""
+    cell = page.locator(".jp-CodeCell").nth(place)
+    prompt = cell.locator(".jp-InputPrompt")
+    before = prompt.inner_text()
+    for _ in range(_TRIES):
+        cell.locator(".jp-InputArea-editor").click()
+        page.keyboard.press("Control+Enter")
+        try:
+            expect(prompt).not_to_have_text(before, timeout=2000)
+        except AssertionError:
+            continue
+        return
+    raise RuntimeError(f"cell {place} did not start")
+
+
+def wait_cell(page: Page, place: int, seconds: float = 60) -> None:
+    """Waits until a cell is done."""
+    prompt = page.locator(".jp-CodeCell").nth(place).locator(".jp-InputPrompt")
+    expect(prompt).to_have_text(re.compile(r"\[\d+\]"), timeout=seconds * 1000)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(f"{url}/api", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    raise RuntimeError(f"no Jupyter server at {url}:\n{log.read_text()[-4000:]}")
