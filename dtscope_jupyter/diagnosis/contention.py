@@ -118,7 +118,7 @@ def _groups(evidence: Evidence) -> Finding | None:
     pairs = evidence.pairs
     transfers = links.Transfers(evidence)
     code, names = transfers.group
-    known = np.isfinite(transfers.wire_bytes) & (transfers.wire_bytes > 0) & (pairs.pair_step >= 0)
+    known = np.isfinite(transfers.wire_bytes) & (transfers.wire_bytes > 0) & transfers.whole & (pairs.pair_step >= 0)
     if len(names) < 2 or known.sum() < _FEWEST:  # noqa: PLR2004 - nobody to share with
         return None
     beside = _beside(evidence, code)

@@ -16,15 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtscope_jupyter import schema
 from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.columns import NONE
+from dtscope_jupyter.diagnosis.evidence import Evidence
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks
 from dtscope_jupyter.diagnosis.pending import LEAST_S, Pending, groups, known_ranks, pending, point_to_point
 
 if TYPE_CHECKING:
-    from dtscope_jupyter.diagnosis.evidence import Evidence
+    from collections.abc import Mapping
 
-__all__ = ["Pending", "find", "pending"]
+    import pyarrow as pa
+
+__all__ = ["HEARTBEATS", "Pending", "find", "overdue"]
+
+HEARTBEATS = 3
+"""So many heartbeats missed by a rank are a hang as well."""
 
 _WENT_ON_NS = 1_000_000_000
 """A rank that does something else so long after its peers began to wait has gone past the collective."""
@@ -59,6 +66,16 @@ class _Graph:
     def awaited(self, arrows: dict[int, set[int]]) -> set[int]:
         """Ranks that an arrow leads to."""
         return set().union(*arrows.values()) if arrows else set()
+
+
+def overdue(tables: Mapping[str, pa.Table], now_ns: int) -> list[Pending]:
+    """The collectives that hang at `now_ns`: pending longer than max(5 s, 10 x their usual time), longest waiting first.
+
+    For whoever watches a live run: with the first one, stacks and Flight Recorder of every rank are to be saved. Reads `collectives`,
+    `groups` and which ranks have rows; a run of a few ranks takes milliseconds.
+    """
+    evidence = Evidence({**schema.empty_tables(), **tables}, live=True)
+    return [each for each in pending(evidence.tables, evidence.members) if each.overdue(now_ns)]
 
 
 def find(evidence: Evidence, *, desynchronised: bool = False) -> list[Finding]:

@@ -35,6 +35,12 @@ def find(evidence: Evidence, *, verdict: bool) -> list[Finding]:
 
 def _missing_ranks(evidence: Evidence) -> Finding | None:
     missing = sorted(evidence.expected_ranks - set(evidence.ranks.tolist()))
+    largest = int(np.nanmax(columns.reals(evidence.tables["collectives"], "group_size"), initial=0))
+    more = largest - len(evidence.expected_ranks)
+    if not missing and more > 0:
+        told = {"missing_count": more, "present": evidence.ranks.tolist()[:100]}
+        text = f"{more} rank{'s' if more > 1 else ''} of a process group of {largest} have no data; who waits for them can't be told."
+        return _finding("missing_ranks", (), told, text)
     if not missing:
         return None
     told = {"missing": missing[:100], "missing_count": len(missing), "present": evidence.ranks.tolist()[:100]}

@@ -17,7 +17,7 @@ from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.bandwidth import factor
 
 if TYPE_CHECKING:
-    from dtscope_jupyter.analysis.columns import Ints, Reals
+    from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
     from dtscope_jupyter.diagnosis.evidence import Evidence
 
 LARGE_BYTES = 4 * 2**20
@@ -55,12 +55,23 @@ class Transfers:
         """Bytes * bus factor: what the busiest link carries; NaN where the size is unknown."""
         pairs = self.evidence.pairs
         code, names = self.operation
-        told = columns.reals(pairs.table, "group_size")[pairs.first]
-        ranks = np.where(np.isfinite(told), told, pairs.size)
+        ranks = np.where(np.isfinite(self._told_size), self._told_size, pairs.size)
         factors = np.ones(pairs.count)
         for number, name in enumerate(names):
             factors[code == number] = factor(name, ranks[code == number])
         return pairs.bytes * factors
+
+    @cached_property
+    def whole(self) -> Bools:
+        """Pairs that every member of the group was seen in: without one of them a wait for it looks like a transfer."""
+        return ~(self._told_size > self.evidence.pairs.size)
+
+    @cached_property
+    def _told_size(self) -> Reals:
+        pairs = self.evidence.pairs
+        code, names = self.group
+        known = np.array([len(self.evidence.members.get(name, ())) for name in names] + [0])[code]
+        return np.fmax(columns.reals(pairs.table, "group_size")[pairs.first], np.where(known > 0, known, np.nan))
 
     @cached_property
     def ms(self) -> Reals:
@@ -88,7 +99,7 @@ class Transfers:
     @cached_property
     def _by_group(self) -> dict[str, Ints]:
         code, names = self.group
-        chosen = np.flatnonzero(np.isfinite(self.wire_bytes) & (self.wire_bytes > 0) & (self.evidence.pairs.pair_step >= 0) & (code >= 0))
+        chosen = np.flatnonzero(np.isfinite(self.wire_bytes) & (self.wire_bytes > 0) & self.whole & (self.evidence.pairs.pair_step >= 0) & (code >= 0))
         chosen = chosen[np.argsort(code[chosen], kind="stable")]
         first = np.flatnonzero(np.diff(code[chosen], prepend=-1))
         return {names[code[part[0]]]: part for part in np.split(chosen, first[1:]) if len(part)}

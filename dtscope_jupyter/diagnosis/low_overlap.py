@@ -54,7 +54,7 @@ class _Buckets:
 def find(evidence: Evidence, explained_ms: float = 0.0) -> list[Finding]:
     """At most one finding; `explained_ms` a step is what slow links are already charged with."""
     usable = np.flatnonzero(evidence.steps.usable & np.isfinite(evidence.exposed_transfer))
-    if len(usable) < _FEWEST or not evidence.pairs.count:
+    if len(usable) < _FEWEST or not evidence.pairs.count or not links.Transfers(evidence).whole.all():
         return []
     moved = evidence.step_sum(evidence.pairs.transfer_ms, evidence.pairs.pair_step)[usable]
     exposed = np.minimum(evidence.exposed_transfer[usable], moved)

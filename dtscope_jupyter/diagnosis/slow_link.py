@@ -111,7 +111,7 @@ def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, c
 
 def _against_sisters(evidence: Evidence, transfers: links.Transfers, name: str, chosen: Ints) -> _Slow | None:
     """Groups of the same size that move the same bytes by the same operations at the same time."""
-    sisters = [other for other in transfers.sisters[name] if other != name]
+    sisters = [other for other in transfers.sisters.get(name, ()) if other != name]
     if len(sisters) < _FEWEST:
         return None
     rates, own = [transfers.rate[other] for other in sisters], transfers.rate[name]
