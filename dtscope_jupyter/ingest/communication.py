@@ -105,7 +105,7 @@ def _message(tellers: list[Args], calls: list[str], kernel: str) -> dict[str, An
         shaped = next((args for args in tellers if _shapes(args)), None)
         named = next((name for name in calls if name != "record_param_comms"), None)
         name = operations.operation(named) if named else operations.operation_of_kernel(kernel)
-        return {"operation": name, **(_by_shape(shaped, name) if shaped else {})}
+        return {"operation": name, **(_by_shape(shaped) if shaped else {})}
     name = operations.operation(best.collective or "")
     name = name if name != "unknown" else operations.operation_of_kernel(kernel)
     dtype, size = operations.dtype(best.dtype)
@@ -142,11 +142,11 @@ def of_gloo(calls: Calls) -> list[dict[str, Any]]:
 
 def _of_gloo(call: Call, enqueued: Call | None) -> dict[str, Any]:
     name = operations.operation((enqueued or call).name)
-    shaped = next((c.args for c in (enqueued, call) if c and _shapes(c.args)), None)
+    shaped = next((c.args for c in (call, enqueued) if c and _shapes(c.args)), None)
     return {
         "operation": name,
         "row": call.row,
-        **(_by_shape(shaped, name) if shaped else {}),
+        **(_by_shape(shaped) if shaped else {}),
         "enqueue_ns": enqueued.start if enqueued else None,
         "start_ns": call.start,
         "end_ns": call.end,
@@ -159,15 +159,11 @@ def _family(name: str) -> str:
     return "all_reduce" if ours == "reduce_scatter" else ours
 
 
-def _by_shape(args: Args, name: str) -> dict[str, Any]:
+def _by_shape(args: Args) -> dict[str, Any]:
+    """`sent`: bytes of the input, of which the caller makes the message's size once it knows the group's."""
     count = operations.elements([s for s in _shapes(args) if s])
     dtype, size = operations.dtype(next((t for t in _decoded(args.types) if isinstance(t, str) and t and t != "Scalar"), None))
-    sent = count * size if count is not None and size else None
-    return {
-        "bytes": operations.volume(name, sent, None, None) if name not in ("all_gather", "gather") else None,
-        "dtype": dtype,
-        "shape": _shape(args),
-    }
+    return {"sent": count * size if count is not None and size else None, "dtype": dtype, "shape": _shape(args)}
 
 
 def _shapes(args: Args) -> list[Any]:

@@ -59,6 +59,7 @@ class _Rows:
         self.vague = pc.is_in(operation, pa.array(sorted(_VAGUE))).to_numpy()
         self.known = pc.not_equal(group, UNKNOWN_GROUP).to_numpy()
         self.is_send = pc.is_in(operation, pa.array(sorted(SENDS))).to_numpy()
+        operation = pc.replace_substring(operation, "reduce_scatter", "all_reduce")  # gloo's dumps don't tell them apart
         self.operation = operation.dictionary_encode().combine_chunks().indices.to_numpy()
         self.group = group.dictionary_encode().combine_chunks().indices.to_numpy()
         self.sources = len(np.unique(self.source))
@@ -157,11 +158,15 @@ def _merged(table: pa.Table, into: Ints) -> pa.Table:
     given = order[into[order] != _NONE][::-1]
     donor[into[given]] = given
     indices = pa.array(donor, mask=donor == _NONE)
-    columns = [_with_gaps_filled(table[name], indices, name) for name in table.column_names]
+    vague = pc.equal(_plain(table["process_group"]), UNKNOWN_GROUP)
+    columns = [_with_gaps_filled(table[name], indices, name, vague) for name in table.column_names]
     return pa.table(columns, schema=table.schema).filter(pa.array(into == _NONE))
 
 
-def _with_gaps_filled(column: pa.ChunkedArray, donor: pa.Array, name: str) -> pa.ChunkedArray:
+def _with_gaps_filled(column: pa.ChunkedArray, donor: pa.Array, name: str, vague: pa.ChunkedArray) -> pa.ChunkedArray:
+    if name == "process_group":
+        column = pc.if_else(vague, pa.scalar(None, column.type), column)
+        return pc.coalesce(column, column.take(donor), pa.scalar(UNKNOWN_GROUP, column.type))
     if name == "duration_ms" or column.null_count == 0:
         return column
     return pc.coalesce(column, column.take(donor))

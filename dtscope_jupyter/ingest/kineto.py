@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dtscope_jupyter.ingest import communication, rows, steps
+from dtscope_jupyter.ingest import communication, operations, rows, steps
 from dtscope_jupyter.ingest.columns import ABSENT, Columns, SpanKind
 from dtscope_jupyter.ingest.events import Reader
 from dtscope_jupyter.ingest.files import Stream, Unreadable, rank_of
@@ -75,6 +75,8 @@ class _Trace:
         kinds = np.concatenate((host.kind, device.kind))
         kinds[[row["row"] for row in told]] = SpanKind.comm
         seen = np.concatenate((host.start, np.where(self.launch >= 0, np.append(host.start, 0)[self.launch], device.start)))
+        for row in told:
+            seen[row["row"]] = row["enqueue_ns"] if row["enqueue_ns"] is not None else seen[row["row"]]
         step, phase = self.timeline.steps_at(seen), self.timeline.phases_at(seen)
         spans = self._spans(kinds, step, phase, told)
         tables = {
@@ -124,9 +126,12 @@ class _Trace:
         groups = [group for group in self._groups() if len(group["ranks"] or ()) != 1]
         only = groups[0]["process_group"] if len(groups) == 1 else communication.UNKNOWN_GROUP
         sizes = {group["process_group"]: len(group["ranks"]) for group in groups if group["ranks"]}
+        any_size = min(sizes.values()) if len(set(sizes.values())) == 1 else None
         for row in found:
             row["process_group"] = row.get("process_group") or only
-            row["group_size"] = row.get("group_size") or sizes.get(row["process_group"])
+            row["group_size"] = row.get("group_size") or sizes.get(row["process_group"], any_size)
+            if "sent" in row:
+                row["bytes"] = operations.volume(row["operation"], row.pop("sent"), None, row["group_size"])
         return found
 
     def _collective_rows(self, told: list[dict[str, Any]], step: Ints, phase: Ints) -> pa.Table:
