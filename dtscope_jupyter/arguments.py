@@ -119,6 +119,8 @@ def _profile(parser: _Parser) -> None:
 
 def _attach(parser: _Parser) -> None:
     parser.add_argument("target", help="a run directory, a folder of runs (its newest), a pid, or tcp://host:port of a collector")
+    parser.add_argument("--keys", metavar="FILE", help="for a collector: the notebook's keys (default: DTRAINSCOPE_KEYS)")
+    parser.add_argument("--run", default="", metavar="NAME", help="for a collector: a run of it (default: its newest)")
 
 
 def _open(parser: _Parser) -> None:

@@ -4,64 +4,121 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtscope_jupyter import places, rundir, stage
+from dtscope_jupyter import asking, places, rundir, stage
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.process import Process
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dtscope_jupyter.run import Run
     from dtscope_jupyter.rundir import Attempt
     from dtscope_jupyter.session import Session
-
-
-def attach(target: str, session: Session) -> None:
-    """Shows live what is recorded at a directory or by a pid, and makes it the current run."""
-    from dtscope_jupyter.run import Run
-
-    attempt = of_process(int(target)) if target.isdigit() else places.newest_attempt(target)
-    session.run = Run.of_directory(attempt.run, attempt.number)
-    if not stage.has_widgets():
-        stage.say(f"{places.shown(attempt.path)} is the current run; a live view needs a notebook, %dtscope diagnose and show work here")
-        return
+    from dtscope_jupyter.transport.mirror import Mirror
     from dtscope_jupyter.view.live import LiveView
 
-    view = LiveView(attempt.path, world_size=session.run.world_size, title=session.run.name)
-    stage.show(view.widget)
-    view.start()
-    session.views[attempt.path] = view
+
+class Attachment:
+    """One live view, and what keeps it fed: ranks that were told to record, a collector that is followed."""
+
+    def __init__(self, attempt: Attempt, view: LiveView | None, woken: list[int], mirror: Mirror | None) -> None:
+        self.attempt = attempt
+        self._view = view
+        self._woken = woken
+        self._mirror = mirror
+
+    def end(self, why: str) -> None:
+        """Ends the view; ranks that recorded only for it stop recording, the job goes on."""
+        if self._mirror is not None:
+            self._mirror.stop()
+        asking.ask_ranks(self.attempt, {"command": "detach"}, self._woken)
+        if self._view is not None:
+            self._view.finish("detached", why)
+
+
+def attach(target: str, session: Session, keys: str | None = None, run: str = "") -> None:
+    """Shows live what is recorded at a directory, by a pid or at a collector, and makes it the current run."""
+    from dtscope_jupyter.run import Run
+
+    mirror = _mirror(target, keys, run) if target.startswith("tcp://") else None
+    attempt = places.newest_attempt(str(mirror.path)) if mirror else of_process(int(target)) if target.isdigit() else places.newest_attempt(target)
+    if attempt.path in session.attached:
+        session.attached.pop(attempt.path).end("attached again")
+    woken = _wake(attempt)
+    session.run = Run.of_directory(attempt.run, attempt.number)
+    session.attached[attempt.path] = Attachment(attempt, _view(attempt, session.run), woken, mirror)
 
 
 def detach(session: Session) -> int:
     """Ends the live views of attached runs, which go on; how many there were."""
-    views, session.views = session.views, {}
-    for view in views.values():
-        view.finish("detached", "the run goes on")
-    return len(views)
+    attached, session.attached = session.attached, {}
+    for attachment in attached.values():
+        attachment.end("the run goes on")
+    return len(attached)
 
 
 def of_process(pid: int) -> Attempt:
-    """Where a process, or one that it started, records: its open files tell."""
+    """Where a process, or one that it started, records."""
+    for member in _family(pid):
+        try:
+            folder = member.rank_folder
+        except PermissionError as error:
+            raise DtscopeError(f"process {pid} belongs to another user: attach to its run directory instead") from error
+        except OSError:
+            continue
+        if folder is not None:
+            return _attempt(folder.parent)
+    raise DtscopeError(f"process {pid} records no run: start it with DTRAINSCOPE_ENABLE=1 or =attach; %dtscope doctor {pid} tells more")
+
+
+def _family(pid: int) -> Iterator[Process]:
     import psutil
 
+    yield Process(pid)
     try:
-        process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess as error:
-        raise DtscopeError(f"no process has pid {pid}: give the pid of a rank or of its launcher") from error
-    for member in family:
+        children = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return
+    for child in children:
         try:
-            folders = {Path(file.path).parent for file in member.open_files()}
-        except psutil.AccessDenied as error:
-            raise DtscopeError(f"process {pid} belongs to another user: attach to its run directory instead") from error
-        except psutil.NoSuchProcess:
+            yield Process(child.pid)
+        except DtscopeError:
             continue
-        for folder in folders:
-            if folder.name.startswith("rank-") and rundir.is_run(folder.parent):
-                return _attempt(folder.parent)
-    raise DtscopeError(f"process {pid} records no run: start it with DTRAINSCOPE_ENABLE=1, or see %dtscope doctor {pid}")
 
 
 def _attempt(path: Path) -> Attempt:
     run = path.parent if path.name.startswith("attempt-") else path
     return next(attempt for attempt in reversed(rundir.attempts(run)) if attempt.path == path)
+
+
+def _wake(attempt: Attempt) -> list[int]:
+    """Ranks that are armed but don't record begin to; those."""
+    replies = asking.ask_ranks(attempt, {"command": "status"})
+    idle = [rank for rank, reply in replies.items() if reply.get("ok") and reply.get("recording") is False]
+    asking.ask_ranks(attempt, {"command": "attach"}, idle)
+    return idle
+
+
+def _view(attempt: Attempt, run: Run) -> LiveView | None:
+    if not stage.has_widgets():
+        stage.say(f"{places.shown(attempt.path)} is the current run; a live view needs a notebook, %dtscope diagnose works here too")
+        return None
+    from dtscope_jupyter.view.live import LiveView
+
+    view = LiveView(attempt.path, world_size=run.world_size, title=run.name)
+    stage.show(view.widget)
+    view.start()
+    return view
+
+
+def _mirror(endpoint: str, keys: str | None, run: str) -> Mirror:
+    from dtscope_jupyter import transport
+
+    file = keys or os.environ.get("DTRAINSCOPE_KEYS")
+    if file is None:
+        raise DtscopeError(f"{endpoint} needs the keys that dtscope keys made for notebooks: give --keys FILE, or set DTRAINSCOPE_KEYS")
+    return transport.mirror(endpoint, Path(file).expanduser(), places.folder(), run)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dtscope_jupyter import arguments, attaching, overviews, places, stage
+from dtscope_jupyter import arguments, asking, attaching, overviews, places, probe, stage
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.launch import Cell
 from dtscope_jupyter.session import Request
 
 if TYPE_CHECKING:
@@ -85,12 +86,27 @@ def _export(options: Namespace, session: Session) -> None:
 
 
 def _attach(options: Namespace, session: Session) -> None:
-    attaching.attach(options.target, session)
+    attaching.attach(options.target, session, options.keys, options.run)
 
 
 def _detach(_: Namespace, session: Session) -> None:
     count = attaching.detach(session)
     stage.say(f"{count} live view{'s' if count != 1 else ''} ended; what they showed goes on")
+
+
+def _capture(options: Namespace, session: Session) -> None:
+    stage.write("\n".join(asking.capture(session.live_attempt, options.what, options.ranks, options.steps)) + "\n")
+
+
+def _probe(options: Namespace, session: Session) -> Any:
+    rows = session.run_unobserved(Cell(probe.PROGRAM, "<probe links>"), "dtscope_links", options.n)
+    return probe.Links(tuple(rows))
+
+
+def _doctor(options: Namespace, _: Session) -> None:
+    from dtscope_jupyter import doctor
+
+    stage.write(doctor.text(doctor.examine(options.pid)) + "\n")
 
 
 def _help(options: Namespace, _: Session) -> None:
@@ -106,6 +122,9 @@ _COMMANDS: dict[str, Callable[[Namespace, Session], Any]] = {
     "status": _status,
     "runs": _runs,
     "inject": _inject,
+    "capture": _capture,
+    "probe": _probe,
+    "doctor": _doctor,
     "export": _export,
     "attach": _attach,
     "detach": _detach,

@@ -25,7 +25,7 @@ def status(session: Session) -> list[str]:
         lines.append(f"running   {places.shown(running.attempt.path)}: {running.job.world_size} ranks (pids {pids}), {running.seconds:.0f} s")
     if session.kept is not None:
         lines.append(f"kept      {session.kept.size} ranks (pids {', '.join(map(str, session.kept.pids))})")
-    lines += [f"attached  {places.shown(path)}" for path in session.views]
+    lines += [f"attached  {places.shown(path)}" for path in session.attached]
     if session.has_run:
         where = f", {places.shown(session.run.path)}" if session.run.path else ""
         lines.append(f"current   {session.run.name}: {session.run.world_size} ranks{where}")

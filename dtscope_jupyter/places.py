@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FOLDER = "dtscope-runs"
 
+_LONGEST_NAME = 100
+
 
 def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Attempt:
     """A new attempt in `directory`, or a new run in dtscope-runs/ of the working directory, with a folder for each rank."""
@@ -73,24 +75,30 @@ def shown(path: Path) -> str:
         return str(path)
 
 
-def _new(name: str) -> Path:
-    folder = Path.cwd() / FOLDER
+def folder() -> Path:
+    """dtscope-runs/ of the working directory, made with its own .gitignore where it is missing."""
+    made = Path.cwd() / FOLDER
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        ignore = folder / ".gitignore"
+        made.mkdir(mode=0o700, exist_ok=True)
+        ignore = made / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")
     except OSError as error:
-        raise DtscopeError(f"can't write {str(folder)!r}: {error.strerror}; choose another place with --dir") from error
+        raise DtscopeError(f"can't write {str(made)!r}: {error.strerror}; choose another place with --dir") from error
+    return made
+
+
+def _new(name: str) -> Path:
+    inside = folder()
     stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
     taken = [stem, *(f"{stem}-{number}" for number in range(2, 1000))]
-    return next(folder / text for text in taken if not (folder / text).exists())
+    return next(inside / text for text in taken if not (inside / text).exists())
 
 
 def _plain(name: str) -> str:
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-.")
-    if not plain or len(plain) > 100:
-        raise DtscopeError(f"--name {name!r} makes no folder name: use up to 100 letters, digits, dots and dashes")
+    if not plain or len(plain) > _LONGEST_NAME:
+        raise DtscopeError(f"--name {name!r} makes no folder name: use up to {_LONGEST_NAME} letters, digits, dots and dashes")
     return plain
 
 

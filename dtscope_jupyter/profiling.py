@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from dtscope_jupyter import launch, places, rundir, stage
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch.tail import Tail
+from dtscope_jupyter.supervision import Watch
 
 if TYPE_CHECKING:
     from dtscope_jupyter.launch.world import World
-    from dtscope_jupyter.rundir import Attempt
     from dtscope_jupyter.run import Run
+    from dtscope_jupyter.rundir import Attempt
     from dtscope_jupyter.session import Request, Session
 
 _PUMP_S = 0.05
@@ -33,6 +34,7 @@ class Profile:
         self._view = self._open_view() if stage.has_widgets() else None
         self._tail = Tail(attempt.rank_path(0) / "log.txt", stage.write)
         self.job = launch.start(program, self._options(session.faults), session.warm, world)
+        self._watcher = Watch(attempt, self._hang)
 
     @property
     def title(self) -> str:
@@ -53,6 +55,7 @@ class Profile:
             except KeyboardInterrupt:
                 self.job.interrupt()
             except DtscopeError as error:
+                self._watcher.stop()
                 self._finish_view("failed", str(error))
                 raise
         self._conclude(namespace, None)
@@ -75,7 +78,14 @@ class Profile:
             self._tail.pump()
         self._tail.finish()
 
+    def _hang(self, sentence: str, ranks: tuple[int, ...]) -> None:
+        where = places.shown(self.attempt.path)
+        stage.say(f"{sentence} Stacks and Flight Recorder dumps of every rank are in {where}.")
+        if self.request.on_hang == "stop":
+            self.job.give_up(launch.Failure(min(ranks, default=0), time.time_ns(), f"hang: {sentence}"))
+
     def _conclude(self, namespace: dict[str, Any], place: str | None) -> None:
+        self._watcher.stop()
         state, message = self._outcome()
         self._record_outcome(state, message)
         self._finish_view(state, message)
@@ -93,7 +103,8 @@ class Profile:
         return ("interrupted", "interrupted by the user") if self.job.interrupted else ("done", "")
 
     def _record_outcome(self, state: str, message: str) -> None:
-        meta = self.attempt.meta | {"state": state, "message": message, "ended_ns": time.time_ns()}
+        exits = {} if self.job.world is None else {str(rank.number): rank.exit.code for rank in self.job.world.ranks if rank.exit is not None}
+        meta = self.attempt.meta | {"state": state, "message": message, "ended_ns": time.time_ns(), "exits": exits}
         try:
             rundir.write_json(self.attempt.path / "run.json", meta)
         except OSError as error:

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import atexit
+import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import cells, launch, places, stage
@@ -16,13 +18,13 @@ from dtscope_jupyter.launch import environment, values
 from dtscope_jupyter.profiling import Profile
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from dtscope_jupyter.attaching import Attachment
     from dtscope_jupyter.launch.world import World
     from dtscope_jupyter.run import Run
-    from dtscope_jupyter.view.live import LiveView
+    from dtscope_jupyter.rundir import Attempt
 
 _CLOSE_S = 3.0
+_PROBE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Session:
         self.profile: Profile | None = None
         self.kept: World | None = None
         self.faults: list[dict[str, Any]] = []
-        self.views: dict[Path, LiveView] = {}
+        self.attached: dict[Path, Attachment] = {}
         self._run: Run | None = None
 
     def prepare(self) -> None:
@@ -94,6 +96,32 @@ class Session:
         self.faults = []
         return self.profile
 
+    def run_unobserved(self, body: launch.Cell, name: str, world_size: int | None) -> Any:
+        """Runs a short program of ours on the ranks that were kept, else on new ones, and returns rank 0's value of a name."""
+        self._refuse()
+        request = Request(world_size=world_size, pulled={name: False}, keep=self.kept is not None)
+        size, _ = self._size(request)
+        with tempfile.TemporaryDirectory(prefix="dtscope-") as folder:
+            logs = tuple(str(Path(folder, f"{rank}.txt")) for rank in range(size))
+            options = launch.Options(logs, (None,) * size, "probe", timeout=_PROBE_S, keep=request.keep)
+            job = launch.start(_program(body, {}, request, size), options, self.warm, self.kept)
+            while not _waited(job):
+                pass
+        if job.failure is not None:
+            raise launch.RankError(job.failure)
+        return job.results()[name]
+
+    @property
+    def live_attempt(self) -> Attempt:
+        """What %dtscope capture means: the profile that runs, else what was attached last, else the current run."""
+        if self.running is not None:
+            return self.running.attempt
+        if self.attached:
+            return list(self.attached.values())[-1].attempt
+        if self.run.attempt is None:
+            raise DtscopeError(f"{self.run.name} was read from files of another tool: nothing of it is live")
+        return self.run.attempt
+
     def stop(self) -> str:
         """Ends the profile that runs, or the ranks that were kept; says which."""
         running = self.running
@@ -114,9 +142,9 @@ class Session:
             running.job.stop()
             running.job.wait(_CLOSE_S)
         self.warm.stop()
-        for view in self.views.values():
-            view.finish("detached", "the session was closed")
-        self.views, self.kept = {}, None
+        for attachment in self.attached.values():
+            attachment.end("the session was closed")
+        self.attached, self.kept = {}, None
 
     def _warm_up(self) -> None:
         try:
@@ -160,6 +188,14 @@ def _program(body: launch.Cell | values.Packed, pushed: dict[str, Any], request:
         request.pulled or {},
         cells.sources(own | packed.filenames),
     )
+
+
+def _waited(job: launch.Job) -> bool:
+    try:
+        return job.wait(_PROBE_S)
+    except KeyboardInterrupt:
+        job.interrupt()
+        return False
 
 
 _current: Session | None = None

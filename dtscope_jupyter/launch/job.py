@@ -81,6 +81,10 @@ class Job:
         """As interrupt, with 1 s for each."""
         self._wake_write.send("stop")
 
+    def give_up(self, failure: Failure) -> None:
+        """Ends the ranks, with a failure that somebody else saw."""
+        self._wake_write.send(failure)
+
     def results(self) -> dict[str, Any]:
         """The pulled values by name, a list by rank where `x:all` was asked; a value that is missing is left out."""
         found = {}
@@ -142,7 +146,11 @@ class Job:
         moments = [moment for moment in (self._deadline, self._time_limit) if moment is not None]
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
-    def _asked(self, what: str) -> None:
+    def _asked(self, what: str | Failure) -> None:
+        if isinstance(what, Failure):
+            self._fail(what)
+            self._deadline = time.monotonic()
+            return
         if self.interrupted and self._steps:
             self._deadline = time.monotonic()
             return

@@ -1,0 +1,90 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The dtscope command: report, collect, keys, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtscope_jupyter import __version__
+from dtscope_jupyter.arguments import size
+from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a subcommand: exit 0, or 2 with one line on stderr where it can't be done."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except DtscopeError as error:
+        print(f"dtscope: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has seen enough
+    return 0
+
+
+def _report(options: Namespace) -> None:
+    from dtscope_jupyter.run import open as open_run
+
+    run = open_run(options.paths)
+    print(json.dumps(run.diagnose().to_dict(), indent=1, allow_nan=False) if options.json else run.report())
+
+
+def _collect(options: Namespace) -> None:
+    from dtscope_jupyter import transport
+
+    transport.collect(options.listen, options.dir, options.keys, options.disk, options.prometheus)
+
+
+def _keys(options: Namespace) -> None:
+    from dtscope_jupyter import transport
+
+    for path in transport.make_keys(options.dir):
+        print(path)
+
+
+def _doctor(options: Namespace) -> None:
+    from dtscope_jupyter import doctor
+
+    print(doctor.text(doctor.examine(options.pid)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dtscope", description="See distributed PyTorch training: reports, the collector, its keys.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    report = commands.add_parser("report", help="findings of a run, or of traces and dumps")
+    report.add_argument("paths", nargs="+", metavar="PATH", help="a run directory, Kineto traces, Flight Recorder dumps, or a folder of them")
+    report.add_argument("--json", action="store_true", help="as JSON")
+    report.set_defaults(run=_report)
+
+    collect = commands.add_parser("collect", help="receive what ranks on other hosts record")
+    collect.add_argument("--listen", required=True, metavar="tcp://HOST:PORT", help="where ranks and notebooks connect to")
+    collect.add_argument("--dir", required=True, type=Path, help="folder for the runs")
+    collect.add_argument("--keys", required=True, type=Path, metavar="FILE", help="the collector's keys, made by dtscope keys")
+    collect.add_argument("--disk", type=size, default=2 * 2**30, metavar="SIZE", help="what a rank may have (default: 2GiB)")
+    collect.add_argument("--prometheus", metavar="HOST:PORT", help="serve metrics there")
+    collect.set_defaults(run=_collect)
+
+    keys = commands.add_parser("keys", help="make the keys of a collector, its ranks and its notebooks")
+    keys.add_argument("dir", type=Path)
+    keys.set_defaults(run=_keys)
+
+    doctor = commands.add_parser("doctor", help="what can be observed here, or of a process, and what would change it")
+    doctor.add_argument("pid", type=int, nargs="?")
+    doctor.set_defaults(run=_doctor)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

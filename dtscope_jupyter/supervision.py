@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Watches a running profile for a hang: saves stacks and Flight Recorder of every rank while they are stuck, and says so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dtscope_jupyter import asking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dtscope_jupyter.diagnosis import Finding
+    from dtscope_jupyter.run import Run
+    from dtscope_jupyter.rundir import Attempt
+
+_LOOK_S = 0.5
+_QUIET_S = 4.0
+_HEARTBEATS_S = 3.0
+_PROGRESS = ("collectives.index", "steps.index")
+_CAPTURES = ({"command": "stacks"}, {"command": "flight_recorder"})
+
+
+class Watch:
+    """A thread that looks twice a second whether the ranks go on; `on_hang` is called once for each hang.
+
+    It costs a few stat calls while they do. Only when no rank has ended a step or a collective for 4 s are the
+    tables read; what a hang is `diagnosis.hang` says.
+    """
+
+    def __init__(self, attempt: Attempt, on_hang: Callable[[str, tuple[int, ...]], None]) -> None:
+        """`on_hang` gets one sentence and the ranks to blame."""
+        self._attempt = attempt
+        self._on_hang = on_hang
+        self._stop = threading.Event()
+        self._sizes: dict[str, int] = {}
+        self._moved = time.monotonic()
+        self._patience = _QUIET_S
+        self._run: Run | None = None
+        self._thread = threading.Thread(target=self._look_on, name="dtscope-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _look_on(self) -> None:
+        while not self._stop.wait(_LOOK_S):
+            quiet = time.monotonic() - self._moved
+            if self._progressed():
+                self._moved, self._patience = time.monotonic(), _QUIET_S
+            elif quiet >= self._patience:
+                self._patience = quiet * 1.25
+                if self._consider():
+                    self._patience = float("inf")
+
+    def _progressed(self) -> bool:
+        sizes = {}
+        for rank in self._attempt.ranks():
+            for name in _PROGRESS:
+                with suppress(OSError):
+                    sizes[f"{rank}/{name}"] = (self._attempt.rank_path(rank) / name).stat().st_size
+        moved, self._sizes = sizes != self._sizes, sizes
+        return moved
+
+    def _consider(self) -> bool:
+        silent = self._silent()
+        if not silent and self._finding() is None:
+            return False
+        for request in _CAPTURES:
+            asking.ask_ranks(self._attempt, request)
+        finding = self._finding()
+        if finding is not None:
+            self._on_hang(finding.sentence, finding.ranks)
+        elif silent:
+            who = ", ".join(map(str, silent))
+            self._on_hang(f"Rank {who} gives no sign of life: it is stopped, or something holds its interpreter.", silent)
+        else:
+            return False
+        return True
+
+    def _silent(self) -> tuple[int, ...]:
+        """Live ranks whose heartbeat, the time of rank.json, has stood still."""
+        now = time.time()
+        beats = {}
+        for rank in self._attempt.ranks():
+            with suppress(OSError):
+                beats[rank] = (self._attempt.rank_path(rank) / "rank.json").stat().st_mtime
+        live = [rank for rank in beats if (self._attempt.rank_path(rank) / "control.sock").exists()]
+        return tuple(rank for rank in live if now - beats[rank] > _HEARTBEATS_S)
+
+    def _finding(self) -> Finding | None:
+        from dtscope_jupyter.diagnosis import diagnose
+        from dtscope_jupyter.run import Run
+
+        if self._run is None:
+            self._run = Run.of_directory(self._attempt.run, self._attempt.number)
+        self._run.refresh()
+        return next((found for found in diagnose(self._run.tables, live=True).findings if found.kind == "hang"), None)
