@@ -82,8 +82,8 @@ def reason(evidence: Evidence, late: Late, row: int, columns: Ints) -> Reason:
         synced = kernels.many_syncs(evidence, row, columns) if bound else 0.0
         cause = "host_sync" if synced else "unknown"
         return Reason(cause, "launch" if synced else category, coverage, bound and not synced, excess, {"syncs_a_step": synced} if synced else {})
-    cause, details = CATEGORIES[category], {}
-    if category == "compute":
+    cause, details = CATEGORIES[category], dict[str, Any]()
+    if cause == "compute":
         cause, details = kernels.more_or_slower(evidence, row, columns)
     return Reason(cause, category, coverage, host_bound=False, excess=excess, details=details)
 

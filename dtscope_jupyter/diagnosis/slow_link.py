@@ -61,8 +61,8 @@ def _slow(evidence: Evidence, transfers: links.Transfers, name: str) -> _Slow | 
     if len(chosen) < _FEWEST:
         return None
     return (
-        _against_hardware(evidence, transfers, name, chosen)
-        or _against_itself(evidence, transfers, name, chosen)
+        _against_itself(evidence, transfers, name, chosen)
+        or _against_hardware(evidence, transfers, name, chosen)
         or _against_sisters(evidence, transfers, name, chosen)
     )
 

@@ -26,6 +26,8 @@ _FEWEST_STEPS = 2
 _STEADY, _STEADY_FEW, _FEW = 0.75, 1.0, 5
 """Share of a stretch's steps in which the rank is late: all of them where they are fewer than five."""
 _SHARE, _SHARE_UNKNOWN = 0.02, 0.10
+_BEYOND_CHANCE = 3.0
+"""Standard deviations of a stretch's mean beyond the largest that pure chance shows among all ranks and stretches."""
 _ALONE_SIGMAS, _ALONE_SHARE = 8.0, 0.25
 """A single late step counts where it is beyond so many sigmas and such a share of a step."""
 
@@ -59,17 +61,20 @@ def _suspect(late: Late, row: int, usable: Ints) -> _Suspect | None:
     net = late.net[row, usable]
     threshold = max(_SHARE * late.evidence.steps.typical_ms, 2 * np.nan_to_num(late.noise))
     first, end = stretch(net, threshold)
-    if _persists(net[first:end], threshold, late.noise):
+    if _persists(late, net[first:end], threshold):
         inside = first + np.flatnonzero(positive(net[first:end]))
         return _Suspect(row, usable[inside], "each step" if end - first > 1 else "one step")
     return _alone(late, row, usable)
 
 
-def _persists(net: Reals, threshold: float, noise: float) -> bool:
-    if len(net) < _FEWEST_STEPS or len(net) < _FEW <= 0:
+def _persists(late: Late, net: Reals, threshold: float) -> bool:
+    """Late in most steps of a stretch (in all of a short one), and by more than chance gives one of so many stretches."""
+    if len(net) < _FEWEST_STEPS:
         return False
     needed = _STEADY if len(net) >= _FEW else _STEADY_FEW
-    sure = threshold if len(net) >= _FEW else max(threshold, 2 * noise)
+    ranks, steps = late.net.shape
+    chance = np.sqrt(2 * np.log(ranks * steps**2)) + _BEYOND_CHANCE
+    sure = max(threshold, float(chance * np.nan_to_num(late.noise) / np.sqrt(len(net))))
     return float(positive(net - threshold / 2).mean()) >= needed and float(np.nanmedian(net)) > sure
 
 
