@@ -113,18 +113,20 @@ def lanes(start: Ints, end: Ints) -> list[list[int]]:
     stacks: list[list[int]] = []
     begins, ends = start.tolist(), end.tolist()
     for row in np.lexsort((-end, start)).tolist():
-        for lane, stack in zip(found, stacks, strict=True):
-            while stack and stack[-1] <= begins[row]:
-                stack.pop()
-            if not stack or ends[row] <= stack[-1]:
-                break
-        else:
-            lane, stack = [], []
-            found.append(lane)
-            stacks.append(stack)
-        lane.append(row)
-        stack.append(ends[row])
+        place = next((place for place, stack in enumerate(stacks) if _fits(stack, begins[row], ends[row])), len(stacks))
+        if place == len(stacks):
+            found.append([])
+            stacks.append([])
+        found[place].append(row)
+        stacks[place].append(ends[row])
     return found
+
+
+def _fits(stack: list[int], begin: int, end: int) -> bool:
+    """Whether an interval lies within the innermost open one, once those that have ended are off the stack."""
+    while stack and stack[-1] <= begin:
+        stack.pop()
+    return not stack or end <= stack[-1]
 
 
 class _Writer:

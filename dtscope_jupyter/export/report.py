@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from dtscope_jupyter.diagnosis.finding import plain
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -46,12 +44,15 @@ def _summary(run: Run) -> dict[str, Any]:
         "waits": _records(waits),
         "breakdown": _records(run.breakdown()),
         "bandwidth": _records(run.bandwidth()),
-        "clock_uncertainty_ms": plain(float(waits.attrs["uncertainty_ms"])),
+        "clock_uncertainty_ms": float(waits.attrs["uncertainty_ms"]),
         "unpaired": list(waits.attrs["unpaired"]),
     }
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     known = frame.astype(object).where(frame.notna(), None)
-    rows: list[dict[str, Any]] = plain(known.to_dict("records"))
-    return rows
+    return [{str(name): _value(value) for name, value in row.items()} for row in known.to_dict("records")]
+
+
+def _value(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
