@@ -40,7 +40,7 @@ def armed() -> Agent | None:
 
 
 def log(**scalars: float) -> None:
-    """Records scalars on the current step, e.g. log(loss=loss.item()); a no-op outside of a rank that records."""
+    """Records scalars on the current step, such as loss=loss.item(); does nothing outside of a rank that records."""
     agent = armed()
     if agent is not None and agent.recording:
         agent.log(scalars)

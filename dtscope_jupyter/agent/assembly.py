@@ -13,7 +13,10 @@ from dtscope_jupyter.agent import signals
 from dtscope_jupyter.agent.buckets import Buckets
 from dtscope_jupyter.agent.collectives import Collectives
 from dtscope_jupyter.agent.core import Agent
+from dtscope_jupyter.agent.devices import Devices
 from dtscope_jupyter.agent.discovery import Discovery
+from dtscope_jupyter.agent.faults import Faults
+from dtscope_jupyter.agent.functional import Functional
 from dtscope_jupyter.agent.gradients import Gradients
 from dtscope_jupyter.agent.host import Host
 from dtscope_jupyter.agent.server import Server
@@ -21,8 +24,8 @@ from dtscope_jupyter.agent.steps import Steps
 from dtscope_jupyter.agent.window import Window
 
 if TYPE_CHECKING:
+    from dtscope_jupyter.agent.collector import Collector
     from dtscope_jupyter.agent.config import Config
-    from dtscope_jupyter.agent.core import Collector
 
 _log = logging.getLogger(__name__)
 
@@ -46,11 +49,17 @@ def _collectors(agent: Agent) -> None:
     discovery = agent.discovery = Discovery(agent, steps)
     steps.on_backward.append(discovery.look)
     agent.drains.append(steps.collect)
-    buckets = _add_collectives(agent, steps, discovery) if "collectives" in collect else None
+    faults = Faults(agent, agent.config.faults) if agent.config.faults else None
+    buckets = _add_collectives(agent, steps, discovery, faults) if "collectives" in collect else None
+    if faults is not None:
+        _rehearse(faults, steps, buckets)
     if "host" in collect:
-        _add(agent, "host", Host(agent, steps.overlap))
+        agent.host = Host(agent, steps.overlap)
+        _add(agent, "host", agent.host)
     if "gradients" in collect:
         _add_gradients(agent, steps, discovery, buckets)
+    if "devices" in collect:
+        _add(agent, "devices", Devices(agent))
     window = agent.window = Window(agent, steps, sampled="spans" in collect)
     _add(agent, "spans", window)
     steps.on_close.append(window.boundary)
@@ -62,14 +71,24 @@ def _add(agent: Agent, name: str, collector: Collector) -> None:
     agent.drains.append(collector.drain)
 
 
-def _add_collectives(agent: Agent, steps: Steps, discovery: Discovery) -> Buckets:
-    collectives = Collectives(agent, steps.overlap)
+def _add_collectives(agent: Agent, steps: Steps, discovery: Discovery, faults: Faults | None) -> Buckets:
+    collectives = Collectives(agent, steps.overlap, faults)
     buckets = Buckets(agent, collectives)
     discovery.on_ddp.append(buckets.adopt)
     steps.after_backward.append(buckets.backward_ended)
     _add(agent, "collectives", collectives)
     _add(agent, "buckets", buckets)
+    _add(agent, "functional", Functional(agent, collectives))
     return buckets
+
+
+def _rehearse(faults: Faults, steps: Steps, buckets: Buckets | None) -> None:
+    """Faults come before what measures them."""
+    steps.on_backward.append(faults.before_backward)
+    steps.after_backward.insert(0, faults.after_backward)
+    steps.on_close.append(faults.step_closed)
+    if buckets is not None:
+        buckets.before_reduce.append(faults.before_reduce)
 
 
 def _add_gradients(agent: Agent, steps: Steps, discovery: Discovery, buckets: Buckets | None) -> None:
@@ -81,6 +100,7 @@ def _add_gradients(agent: Agent, steps: Steps, discovery: Discovery, buckets: Bu
     steps.before_optimizer.append(gradients.before_optimizer)
     steps.gates.append(gradients.settled)
     agent.progress.before_close.append(gradients.before_close)
+    agent.gradients = gradients
     _add(agent, "gradients", gradients)
 
 

@@ -16,13 +16,14 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as _c10d
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-from torch.nn.parallel import DistributedDataParallel
 
-from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.patches import Patches, original
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch.nn.parallel import DistributedDataParallel
 
     from dtscope_jupyter.agent.collectives import Collectives
     from dtscope_jupyter.agent.core import Agent
@@ -35,7 +36,7 @@ _REGISTER, _REGISTER_BUILTIN = "_register_comm_hook", "_register_builtin_comm_ho
 class Buckets(Collector):
     """Hooks on all DDP models; there is no way to take one off, so that after `stop` it passes through."""
 
-    name = "collectives"
+    name = "buckets"
 
     def __init__(self, agent: Agent, collectives: Collectives) -> None:
         """Hooks come with `start`, a model's own with its first backward."""
@@ -60,7 +61,15 @@ class Buckets(Collector):
         if model.reducer in self._hooks or model._comm_hooks:  # noqa: SLF001
             return
         hook = self._hooks[model.reducer] = BucketHook(self, model.process_group)
-        original(getattr(dist, _REGISTER))(model.reducer, None, hook)  # noqa: SLF001
+        original(getattr(dist, _REGISTER))(model.reducer, None, hook)
+
+    def look(self, hook: BucketHook, bucket: Any) -> None:
+        """Shows the bucket, full and not yet reduced, to whom it concerns."""
+        try:
+            for call in self.before_reduce:
+                call(hook, bucket)
+        except Exception as error:  # noqa: BLE001 # training goes on without us
+            self.agent.fail(self.name, error)
 
     def backward_ended(self) -> None:
         """Tells which buckets the backward has waited for."""
@@ -108,9 +117,10 @@ class BucketHook:
         self.members: dict[int, tuple[int, list[torch.Tensor]]] = {}
 
     def __call__(self, _state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+        """Looks at the bucket, then has it reduced as it would be without us."""
         owner = self.owner
-        for call in owner.before_reduce if owner.on else ():
-            call(self, bucket)
+        if owner.on:
+            owner.look(self, bucket)
         collectives = owner.collectives
         collectives.enter_bucket(bucket.index())
         try:

@@ -9,6 +9,7 @@ imported. Operations that C++ issues are seen elsewhere: DDP's buckets in `bucke
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 
 from dtscope_jupyter.agent import lines
 from dtscope_jupyter.agent.clock import OFFSET_NS, now
-from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.device_times import DeviceTimes
 from dtscope_jupyter.agent.groups import Groups
 from dtscope_jupyter.agent.operation import Operation
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dtscope_jupyter.agent.core import Agent
+    from dtscope_jupyter.agent.faults import Faults
     from dtscope_jupyter.agent.overlap import Overlap
 
 _ANNOUNCE_NS = 10**9
 _MOST_PENDING = 16_384
+_UNSEEN = object()
 _P2P = frozenset({"send", "recv"})
 
 
@@ -40,13 +43,13 @@ class Collectives(Collector):
 
     name = "collectives"
 
-    def __init__(self, agent: Agent, overlap: Overlap) -> None:
+    def __init__(self, agent: Agent, overlap: Overlap, faults: Faults | None = None) -> None:
         """Hooks come with `start`."""
         super().__init__(agent)
         self.groups = Groups(agent.recorder)
         self._bucket: int | None = None
         self._in_bucket: list[Operation] = []
-        self.before_issue: list[Callable[[Operation, Any, tuple[Any, ...]], None]] = []
+        self._faults = faults
         self._overlap = overlap
         self._devices = DeviceTimes()
         self._patches = Patches()
@@ -103,7 +106,7 @@ class Collectives(Collector):
             operation.end = operation.returned
             self._blocked(operation.enqueue, operation.end, operation)
         elif asynchronous:
-            _follow(operation, work)
+            _follow(operation, work, self._delay_s(operation))
         if work is not None:
             self._remember(operation, work)
         self.agent.cost.fixed(now() - returned)
@@ -135,6 +138,8 @@ class Collectives(Collector):
             def call(group: Any, *args: Any, **kwargs: Any) -> Any:
                 if not self.on:
                     return original(group, *args, **kwargs)
+                if self._faults is not None:
+                    self._faults.before_issue(method.operation, group)
                 operation = self._try_open(method, group, args or tuple(kwargs.values()))
                 if operation is None:
                     return original(group, *args, **kwargs)
@@ -156,8 +161,6 @@ class Collectives(Collector):
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
             return None
-        for call in self.before_issue:
-            call(operation, group, args)
         return operation
 
     def _try_issued(self, operation: Operation, group: Any, work: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -173,14 +176,34 @@ class Collectives(Collector):
             operation = self._works.pop(id(work), None)
             if operation is None:
                 return original(work, *args, **kwargs)
-            start = now()
-            if operation.events is not None:
-                self._devices.wait_begins(operation)
-            result = original(work, *args, **kwargs)
-            self._waited(operation, start, now())
-            return result
+            return self.wait_for(operation, lambda: original(work, *args, **kwargs))
 
         return wait
+
+    def wait_for(self, operation: Operation, wait: Callable[[], Any]) -> Any:
+        """Calls `wait`, in which the caller waits for the operation, and notes how long."""
+        start = now()
+        if operation.events is not None:
+            self._devices.wait_begins(operation)
+        result = wait()
+        if not operation.asynchronous and (delay := self._delay_s(operation)):
+            time.sleep(delay)
+        self._waited(operation, start, now())
+        return result
+
+    def functional(self, operation: Operation, group: Any, *, ended: bool) -> None:
+        """C++ has issued it and keeps the Work; `ended` where it has waited as well."""
+        operation.seq = _sequence(operation, group)
+        operation.asynchronous, operation.source = not ended, "host"
+        operation.returned = now()
+        if operation.events is not None:
+            self._devices.issued(operation, None if ended else _UNSEEN)
+        elif ended:
+            operation.end = operation.returned
+            self._blocked(operation.enqueue, operation.end, operation)
+
+    def _delay_s(self, operation: Operation) -> float:
+        return self._faults.delay_s(operation.group.ranks) if self._faults is not None else 0.0
 
     def _waited(self, operation: Operation, start: int, end: int) -> None:
         if operation.events is not None:
@@ -247,10 +270,12 @@ def _sequence(operation: Operation, group: Any) -> int:
     return int(group._get_sequence_number_for_group())  # noqa: SLF001
 
 
-def _follow(operation: Operation, work: Any) -> None:
+def _follow(operation: Operation, work: Any, delay_s: float) -> None:
     """Its end, by the runtime's own callback; where that has none, Work.wait tells."""
 
     def done(_future: Any) -> None:
+        if delay_s:
+            time.sleep(delay_s)
         operation.end = now()
 
     try:

@@ -56,7 +56,9 @@ def ask(folder: Path, request: dict[str, Any], timeout: float = 2.0) -> dict[str
     except TimeoutError as error:
         if request.get("command") == "stacks":
             return _stacks_by_signal(folder)
-        raise DtscopeError(f"{folder.name} did not answer within {timeout:g} s; its process is stuck or stopped, take its stacks") from error
+        raise DtscopeError(
+            f"{folder.name} did not answer within {timeout:g} s; its process is stuck or stopped, take its stacks"
+        ) from error
     except (OSError, ValueError) as error:
         raise DtscopeError(f"no live rank listens in {str(folder)!r} ({error}); is the job still running, on this host?") from error
 
@@ -70,7 +72,7 @@ def _reply(connection: socket.socket) -> dict[str, Any]:
         line += part
     reply = json.loads(line)
     if not isinstance(reply, dict):
-        raise ValueError("not an object")
+        raise ValueError("not an object")  # noqa: TRY004 # as any reply that is no JSON object
     return reply
 
 

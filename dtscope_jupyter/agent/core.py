@@ -24,31 +24,14 @@ from dtscope_jupyter.agent.recorder import Recorder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dtscope_jupyter.agent.collector import Collector
     from dtscope_jupyter.agent.config import Config
     from dtscope_jupyter.agent.discovery import Discovery
+    from dtscope_jupyter.agent.gradients import Gradients
+    from dtscope_jupyter.agent.host import Host
     from dtscope_jupyter.agent.window import Window
 
 _log = logging.getLogger(__name__)
-
-
-class Collector:
-    """One source of rows: `start` installs its hooks, `stop` takes them off, both idempotent; `drain` makes rows."""
-
-    name = ""
-
-    def __init__(self, agent: Agent) -> None:
-        """Installs nothing yet."""
-        self.agent = agent
-        self.on = False
-
-    def start(self) -> None:
-        """Installs the hooks."""
-
-    def stop(self) -> None:
-        """Takes the hooks off, or makes them pass through."""
-
-    def drain(self, final: bool) -> None:  # noqa: FBT001
-        """Turns raw events into rows, on the writing thread; `final` with the last call."""
 
 
 class Agent:
@@ -61,6 +44,8 @@ class Agent:
         self.recorder = Recorder(config.folder, config.rank, config.disk)
         self.cost = Cost(self.recorder, config.budget)
         self.window: Window | None = None
+        self.host: Host | None = None
+        self.gradients: Gradients | None = None
         self.collectors: dict[str, Collector] = {}
         self.discovery: Discovery | None = None
         self.drains: list[Callable[[bool], None]] = []
@@ -82,54 +67,6 @@ class Agent:
         self.identity |= {"backend": backend, "device": device}
         with contextlib.suppress(OSError):
             rundir.write_json(self.config.folder / "rank.json", self.identity)
-
-    def start(self) -> None:
-        """Installs the hooks."""
-
-    def stop(self) -> None:
-        """Takes the hooks off, or makes them pass through."""
-
-    def drain(self, final: bool) -> None:  # noqa: FBT001
-        """Turns raw events into rows, on the writing thread; `final` with the last call."""
-
-
-class Agent:
-    """What runs inside a rank; made by `arm`."""
-
-    def __init__(self, config: Config) -> None:
-        """Makes rank.json and the recorder; hooks come with `start`."""
-        self.config = config
-        self.progress = Progress()
-        self.recorder = Recorder(config.folder, config.rank, config.disk)
-        self.cost = Cost(self.recorder, config.budget)
-        self.window: Window | None = None
-        self.collectors: dict[str, Collector] = {}
-        self.discovery: Discovery | None = None
-        self.drains: list[Callable[[bool], None]] = []
-        self.recording = False
-        self.finished = False
-        self._lock = threading.RLock()
-        self._at_finish: list[Callable[[], None]] = []
-        self.identity: dict[str, Any] = {
-            "rank": config.rank, "world_size": config.world_size, "local_rank": config.local_rank,
-            "pid": os.getpid(), "started": control.started(os.getpid()), "host": socket.gethostname(), "boot_id": clock.boot_id(),
-            "python": sys.version.split()[0], "torch": torch.__version__, "dtscope_jupyter": __version__,
-            "armed_ns": clock.now() + clock.OFFSET_NS, "config": config.to_json(),
-        }  # fmt: skip
-        self.write_identity()
-
-    def write_identity(self) -> None:
-        """rank.json; its modification time is the rank's heartbeat while it lives."""
-        backend, device = _backend()
-        identity = {
-            "rank": self.config.rank, "world_size": self.config.world_size, "local_rank": self.config.local_rank,
-            "pid": os.getpid(), "started": control.started(os.getpid()), "host": socket.gethostname(), "boot_id": clock.boot_id(),
-            "python": sys.version.split()[0], "torch": torch.__version__, "dtscope_jupyter": __version__,
-            "backend": backend, "device": device, "armed_ns": clock.now() + clock.OFFSET_NS,
-            "config": self.config.to_json(),
-        }  # fmt: skip
-        with contextlib.suppress(OSError):
-            rundir.write_json(self.config.folder / "rank.json", identity)
 
     def start(self) -> None:
         """Installs every collector that was asked for and starts to write; idempotent."""
@@ -187,6 +124,11 @@ class Agent:
         """A model and an optimizer named by the user."""
         assert self.discovery is not None
         self.discovery.named(model, optimizer)
+
+    def host_event(self, kind: str, start: int, end: int, count: int, detail: str) -> None:
+        """An interval of the host, where these are collected."""
+        if self.host is not None:
+            self.host.event(kind, start, end, count, detail)
 
     def status(self) -> dict[str, Any]:
         """For `control`: who this is and what it does."""

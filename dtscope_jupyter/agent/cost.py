@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 ALWAYS_NS = 60_000
 """A probe this cheap runs with every step, whatever the step takes."""
-_MOST_EVERY = 1024
+_MOST_EVERY = 16
+"""However dear a probe, one step in so many shows."""
+_DEVICE_BYTES_PER_NS = 1500.0
+"""What a probe's reading costs a device until an A/B says better: 1.5 TB/s."""
 _PLAN_EVERY = 16
 _NOTE_NS = 2 * 10**9
 _FIRST_AB, _AB_STEPS = 32, 32
 _SMOOTH = 0.2
-_SCALE = (0.5, 4.0)
+_SCALE = (0.1, 8.0)
 
 
 @dataclass(slots=True)
@@ -48,9 +51,11 @@ class Cost:
         self.budget = budget
         self.ratio = 0.0
         self.probes = {
-            "flat_norm": Probe(0.5, compared=False),
-            "local_norm": Probe(0.25),
-            "synced_norm": Probe(0.25),
+            "flat_norm": Probe(0.3, compared=False),
+            "local_check": Probe(0.3, compared=False),
+            "local_norm": Probe(0.2),
+            "synced_norm": Probe(0.2),
+            "tiles": Probe(0.2),
         }
         self._recorder = recorder
         self._steps = 0
@@ -71,9 +76,9 @@ class Cost:
             return self._steps % 2 == 0
         return self._steps % probe.every == 0
 
-    def spent(self, name: str, ns: int) -> None:
-        """The probe took this long on the training thread."""
-        self.probes[name].now_ns += ns
+    def spent(self, name: str, ns: int, device_bytes: int = 0) -> None:
+        """The probe took this long on the training thread, or makes the device read so much."""
+        self.probes[name].now_ns += max(ns, int(device_bytes / _DEVICE_BYTES_PER_NS))
 
     def fixed(self, ns: int) -> None:
         """Hooks that always run took this long."""
@@ -122,7 +127,9 @@ class Cost:
             timed = median(self._probed)
             if timed > 0:
                 self._scale = min(max((with_probes - without) / timed, _SCALE[0]), _SCALE[1])
-            self._recorder.note("observer", "ab_ratio", with_probes / without, "median step with all probes over without, 16 steps each, in turn")
+            self._recorder.note(
+                "observer", "ab_ratio", with_probes / without, "median step with all probes over without, 16 steps each, in turn"
+            )
             self._times, self._probed = ([], []), []
             self._next_ab = self._next_ab * 8
 

@@ -38,7 +38,7 @@ class DeviceClock:
         return int(self._device_ns(event) + self._offset_ns)
 
     def _device_ns(self, event: Any) -> float:
-        since = self.base.elapsed_time(event)
+        since = float(self.base.elapsed_time(event))
         device = self._base_ns + since * 1e6
         if since > _REBASE_MS:
             self.base, self._base_ns = event, device

@@ -110,7 +110,8 @@ class DeviceTimes:
         def done(_future: Any) -> None:
             marks.end = self._record()
 
-        work.get_future().then(done)
+        if hasattr(work, "get_future"):
+            work.get_future().then(done)
 
     def _record(self) -> Any:
         try:

@@ -29,7 +29,7 @@ def dump(path: Path, *, stacks: bool) -> list[Path]:
 
 
 def _runtime(*names: str) -> Callable[..., Any] | None:
-    from torch._C import _distributed_c10d as runtime  # noqa: PLC2701
+    from torch._C import _distributed_c10d as runtime
 
     return next((found for name in names if (found := getattr(runtime, name, None)) is not None), None)
 

@@ -40,15 +40,18 @@ class Part:
     locals: list[Norms] = field(default_factory=list)
     synced: list[Norms] = field(default_factory=list)
     flat: list[Reading] = field(default_factory=list)
+    checks: list[Reading] = field(default_factory=list)
 
     def done(self) -> bool:
         """Whether all numbers have reached the host."""
-        return all(r.done() for r in self.flat) and all(n.norms.done() and (n.counts is None or n.counts.done()) for n in self.locals + self.synced)
+        return all(r.done() for r in self.flat + self.checks) and all(
+            n.norms.done() and (n.counts is None or n.counts.done()) for n in self.locals + self.synced
+        )
 
 
 @dataclass(slots=True)
 class _Cells:
-    """A step's columns by parameter number."""
+    """A step's columns by parameter number; `checked` counts buckets with something not finite, at least so many values."""
 
     ready: dict[int, int] = field(default_factory=dict)
     local: dict[int, float] = field(default_factory=dict)
@@ -56,6 +59,7 @@ class _Cells:
     counts: dict[int, int] = field(default_factory=dict)
     squares: float = 0.0
     flat: bool = False
+    checked: int | None = None
 
 
 class GradientRows:
@@ -94,6 +98,8 @@ class GradientRows:
             _count(cells.counts, norms)
         for norms in part.synced:
             bad |= _put(cells.synced, norms)
+        for reading in part.checks:
+            cells.checked = (cells.checked or 0) + sum(not math.isfinite(value) for value in reading.values())
         for reading in part.flat:
             cells.flat = True
             cells.squares += sum(value * value for value in reading.values())
@@ -104,9 +110,18 @@ class GradientRows:
             self._steps.norms[step] = math.sqrt(cells.squares) if cells.squares >= 0 else cells.squares
         if cells.local:
             self._steps.nonfinite[step] = sum(cells.counts.values())
+        elif cells.checked is not None:
+            self._steps.nonfinite[step] = cells.checked
         for number in sorted(cells.ready.keys() | cells.local.keys() | cells.synced.keys()):
             time = cells.ready.get(number)
-            row = (step, number, time + OFFSET_NS if time else None, cells.local.get(number), cells.synced.get(number), cells.counts.get(number))
+            row = (
+                step,
+                number,
+                time + OFFSET_NS if time else None,
+                cells.local.get(number),
+                cells.synced.get(number),
+                cells.counts.get(number),
+            )
             self._agent.recorder.add("gradients", row)
 
 

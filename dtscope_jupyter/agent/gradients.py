@@ -18,7 +18,7 @@ import torch
 
 from dtscope_jupyter.agent import readings
 from dtscope_jupyter.agent.clock import now
-from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.gradient_rows import GradientRows, Norms, Part
 from dtscope_jupyter.agent.parameters import Parameters, local
 from dtscope_jupyter.agent.progress import HELD
@@ -70,10 +70,11 @@ class Gradients(Collector):
         if lessons < _LESSONS:
             members = self._learn(bucket)
             hook.members[bucket.index()] = lessons + 1, members
-        if self._alert or self._cost.due("local_norm"):
-            self._timed("local_norm", lambda: self._measure(self._part.locals, members, bucket.gradients(), count=True))
-        if hook.user is None and not bucket.buffer().is_sparse:
-            self._buffers.append(bucket.buffer())
+        buffer = bucket.buffer()
+        if self._local_due(lambda: [buffer]):
+            self._timed("local_norm", lambda: self._measure(self._part.locals, members, bucket.gradients(), count=True), buffer)
+        if hook.user is None and not buffer.is_sparse:
+            self._buffers.append(buffer)
 
     def after_backward(self) -> None:
         """DDP's gradients are synchronised now; others are local, or sharded and done."""
@@ -82,8 +83,29 @@ class Gradients(Collector):
         used, self._used = {id(hook): hook for hook in self._used}, []
         if used:
             self._synchronised([p for hook in used.values() for _, members in hook.members.values() for p in members])
+        loose = self.parameters.loose()
+        if loose and self._local_due(lambda: _gradients(loose)[1]):
+            self._timed("local_norm", lambda: self._measure(self._part.locals, loose, None, count=True), *_gradients(loose)[1])
+
+    def _local_due(self, tensors: Callable[[], list[torch.Tensor]]) -> bool:
+        """Whether each parameter is measured: by the plan, or since a cheap look at the whole found what is not finite."""
         if self._alert or self._cost.due("local_norm"):
-            self._timed("local_norm", lambda: self._measure(self._part.locals, self.parameters.loose(), None, count=True))
+            return True
+        if not self._cost.due("local_check"):
+            return False
+        looked: list[torch.Tensor] = [tensor for tensor in tensors() if tensor.layout is torch.strided]
+        if not looked:
+            return False
+        found: list[float] = []
+        self._timed("local_check", lambda: found.extend(self._check(looked)), *looked)
+        return not all(map(math.isfinite, found))
+
+    def _check(self, tensors: list[torch.Tensor]) -> list[float]:
+        norms = readings.norms(tensors)
+        if norms.is_cuda:
+            self._part.checks.append(readings.Reading(norms))
+            return []
+        return [float(norms.sum())]
 
     def before_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Gradients of what is in no bucket are as synchronised as they get."""
@@ -93,12 +115,23 @@ class Gradients(Collector):
         if rest:
             self._synchronised(rest)
 
+    def loose(self) -> list[torch.Tensor]:
+        """Gradients that no DDP reduces; for a rehearsal."""
+        return _gradients(self.parameters.loose())[1]
+
+    def spoil(self) -> None:
+        """Makes the synchronised gradients of DDP models other than those of the other ranks; for a rehearsal."""
+        members = {id(p): p for hook in self._used for _, members in hook.members.values() for p in members}
+        for tensor in {t.data_ptr(): t for t in (*self._buffers, *_gradients(list(members.values()))[1])}.values():
+            tensor.mul_(1.5)
+
     def _synchronised(self, parameters: list[torch.Tensor]) -> None:
         buffers, self._buffers = self._buffers, []
         if self._alert or self._cost.due("synced_norm"):
-            self._timed("synced_norm", lambda: self._measure(self._part.synced, parameters, None, count=False))
+            self._timed("synced_norm", lambda: self._measure(self._part.synced, parameters, None, count=False), *buffers)
         if self._cost.due("flat_norm"):
-            self._timed("flat_norm", lambda: self._flat(buffers or _gradients(parameters)[1]))
+            tensors = buffers or _gradients(parameters)[1]
+            self._timed("flat_norm", lambda: self._flat(tensors), *tensors)
 
     def _flat(self, tensors: list[torch.Tensor]) -> None:
         if tensors:
@@ -125,13 +158,13 @@ class Gradients(Collector):
                 self.parameters.buckets[number] = bucket.index()
         return members
 
-    def _timed(self, name: str, call: Callable[[], None]) -> None:
+    def _timed(self, name: str, call: Callable[[], None], *reads: torch.Tensor) -> None:
         start = now()
         try:
             call()
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
-        self._cost.spent(name, now() - start)
+        self._cost.spent(name, now() - start, sum(tensor.nbytes for tensor in reads if tensor.is_cuda))
 
     def settled(self, step: int) -> bool:
         """Whether all that the step left has reached the host."""
@@ -146,7 +179,7 @@ class Gradients(Collector):
         self._alert = max(self._alert - 1, 0)
 
     def drain(self, final: bool) -> None:  # noqa: FBT001
-        """Writes the steps that are whole."""
+        """Writes the steps that are whole; what is not finite puts the next steps under a closer look."""
         self.parameters.write(final=final)
         if self.agent.progress.holding and not final:
             return

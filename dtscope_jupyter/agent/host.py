@@ -13,7 +13,7 @@ from torch.utils.data import dataloader
 
 from dtscope_jupyter.agent import lines
 from dtscope_jupyter.agent.clock import OFFSET_NS, now
-from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.patches import Patches
 from dtscope_jupyter.agent.progress import HELD
 

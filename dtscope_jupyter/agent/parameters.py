@@ -81,7 +81,7 @@ class Parameters:
     def write(self, *, final: bool) -> None:
         """Rows of `parameters`; those in buckets once DDP has rebuilt these, or after five seconds."""
         late = final or now() - self._found_at > _PATIENCE_NS
-        waiting = []
+        waiting: list[tuple[int, bool, tuple[Any, ...]]] = []
         for number, in_buckets, row in self._unwritten:
             if in_buckets and not late and number not in self.buckets:
                 waiting.append((number, in_buckets, row))

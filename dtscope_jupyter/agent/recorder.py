@@ -70,9 +70,10 @@ class Recorder:
         """Bytes on disk so far."""
         return self._thinning.used
 
-    def add(self, table: str, row: Row) -> None:
-        """One row; over the capacity the oldest goes and is counted."""
+    def add(self, table: str, row: Row, rank: int | None = None) -> None:
+        """One row, of this rank unless said; over the capacity the oldest goes and is counted."""
         rows = self._rows[table]
+        row = (*row, self._rank if rank is None else rank)
         rows.append(row)
         if len(rows) > CAPACITY:
             rows.popleft()
@@ -124,7 +125,7 @@ class Recorder:
                 os.utime(self._folder / "rank.json")
             except FileNotFoundError:
                 pass
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 # it is logged, and training goes on
                 _log.exception("dtscope: can't write to %s", self._folder)
                 self.note("warning", "recorder", text=f"{type(error).__name__}: {error}")
             self.thread_s = time.thread_time()
@@ -142,17 +143,16 @@ class Recorder:
         try:
             if table not in self._writers:
                 self._writers[table] = BlockWriter(self._folder, table)
-            self._thinning.used += self._writers[table].append(_batch(table, self._rank, rows))
+            self._thinning.used += self._writers[table].append(_batch(table, rows))
         except OSError as error:
             self._dropped[table] += len(rows)
             _log.warning("dtscope: can't write %d rows of %s: %s; free space under %s", len(rows), table, error, self._folder)
 
 
-def _batch(table: str, rank: int, rows: list[Row]) -> pa.RecordBatch:
-    """Columns that the rows don't have, the last of the table, are null."""
+def _batch(table: str, rows: list[Row]) -> pa.RecordBatch:
+    """Of rows with the rank at their end; columns that they don't have, the last of the table, are null."""
     arrow = schema.TABLES[table].arrow
-    count = len(rows)
-    columns = [pa.repeat(pa.scalar(rank, arrow.types[0]), count)]
-    columns += [pa.array(values, type_) for values, type_ in zip(zip(*rows, strict=True), arrow.types[1:], strict=False)]
-    columns += [pa.nulls(count, type_) for type_ in arrow.types[len(columns) :]]
+    *values, ranks = zip(*rows, strict=True)
+    columns = [pa.array(column, type_) for column, type_ in zip((ranks, *values), arrow.types, strict=False)]
+    columns += [pa.nulls(len(rows), type_) for type_ in arrow.types[len(columns) :]]
     return pa.RecordBatch.from_arrays(columns, schema=arrow)

@@ -76,7 +76,7 @@ class Server:
             return {"ok": True, **self._commands.run(request)}
         except ValueError as error:
             return {"ok": False, "error": str(error).splitlines()[0]}
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 # it is logged, and training goes on
             _log.exception("dtscope: a command failed")
             return {"ok": False, "error": f"{type(error).__name__}: {error}"}
 

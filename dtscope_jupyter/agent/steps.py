@@ -17,7 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from dtscope_jupyter.agent import memory
 from dtscope_jupyter.agent.clock import OFFSET_NS, now
-from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.evidence import Evidence
 from dtscope_jupyter.agent.overlap import Overlap
 from dtscope_jupyter.agent.patches import Patches

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dtscope_jupyter.agent.clock import now
-from dtscope_jupyter.agent.core import Collector
+from dtscope_jupyter.agent.collector import Collector
 
 if TYPE_CHECKING:
     from dtscope_jupyter.agent.core import Agent
