@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
+import sys
 from typing import TYPE_CHECKING
 
 from dtscope_jupyter import stage
@@ -19,8 +21,20 @@ if TYPE_CHECKING:
 def cell_body(shell: InteractiveShell, line: str, cell: str) -> Cell:
     """The cell under the name that the notebook has for it; DtscopeError where no rank could run it."""
     _check(cell)
-    filename = shell.compile.cache(f"%%dtscope {line}\n{cell}", shell.execution_count)
+    filename = shell.compile.cache(f"%%dtscope {line}\n{cell}", _number(shell))
     return Cell("\n" + cell, filename)
+
+
+def _number(shell: InteractiveShell) -> int:
+    """Number of the cell that runs, by the frame that runs it: versions of IPython count up before or after."""
+    frame = sys._getframe()  # noqa: SLF001 # inspect.stack() reads every file on the way
+    while frame is not None:
+        name = shell.compile.format_code_name(frame.f_code.co_filename)
+        digits = re.search(r"\d+", name[1]) if name else None
+        if digits is not None:
+            return int(digits[0])
+        frame = frame.f_back  # type: ignore[assignment]
+    return shell.execution_count
 
 
 def sources(filenames: frozenset[str]) -> dict[str, Source]:
