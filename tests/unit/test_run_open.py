@@ -140,7 +140,8 @@ def test_whole_integers_stay_whole_in_frames(tmp_path: Path) -> None:
 
 def test_gradients_carry_their_parameters(tmp_path: Path) -> None:
     parameters = [{"rank": r, "parameter_id": n, "parameter": f"layer{n}.weight"} for r in range(2) for n in range(2)]
-    gradients: list[dict[str, Any]] = [{"rank": 1, "step": 0, "parameter_id": 1, "local_norm": 0.5}, {"rank": 0, "step": 0, "parameter_id": 9}]
+    known = {"rank": 1, "step": 0, "parameter_id": 1, "local_norm": 0.5}
+    gradients: list[dict[str, Any]] = [known, {"rank": 0, "step": 0, "parameter_id": 9}]
     write_run(tmp_path / "r", {"parameters": parameters, "gradients": gradients}, world_size=2)
     frame = runs.open(tmp_path / "r").table("gradients").sort_values("rank")
     assert frame["parameter"].fillna("unknown").tolist() == ["unknown", "layer1.weight"]
