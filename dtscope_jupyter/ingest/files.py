@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
-
-from isal import igzip, isal_zlib
+from typing import TYPE_CHECKING, Self
 
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.ingest.gunzip import Gunzip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,21 +54,24 @@ class Source:
 
 
 class Stream:
-    """The decompressed bytes of a file; `damage` says why it ended early, where it did.
+    """The decompressed bytes of a file.
 
     Reading stops with Unreadable once more than `limit` bytes came out: 100 times the file's size, at least 1 GiB.
     """
 
     def __init__(self, path: Path) -> None:
         """OSError where the file can't be opened."""
-        with path.open("rb") as file:
-            self.packed = file.read(2) == _GZIP
-            self.size = os.fstat(file.fileno()).st_size
-        opened: Any = igzip.IGzipFile(path, "rb") if self.packed else path.open("rb")  # type: ignore[no-untyped-call]
-        self._file: BinaryIO = opened
+        self._file = path.open("rb")
+        self.size = os.fstat(self._file.fileno()).st_size
+        self.packed = self._file.peek(2)[:2] == _GZIP
+        self._source = Gunzip(self._file) if self.packed else self._file
         self.limit = max(_LEAST_LIMIT, _MOST_RATIO * self.size)
         self.position = 0
-        self.damage: str | None = None
+
+    @property
+    def damage(self) -> str | None:
+        """Why the data ended early; None where they did not."""
+        return self._source.damage if isinstance(self._source, Gunzip) else None
 
     def __enter__(self) -> Self:
         """The stream itself."""
@@ -82,20 +83,15 @@ class Stream:
 
     def read(self, size: int) -> bytes:
         """Up to `size` further bytes, b"" at the end; Unreadable beyond the limit."""
-        if self.damage:
-            return b""
-        try:
-            piece = self._file.read(size)
-        except EOFError:
-            return self._end("the gzip data end early")
-        except (isal_zlib.error, zlib.error, igzip.BadGzipFile) as error:  # type: ignore[misc]
-            return self._end(f"the gzip data are damaged: {error}")
-        self.position += len(piece)
+        pieces: list[bytes] = []
+        left = size
+        while left and (piece := self._source.read(left)):
+            pieces.append(piece)
+            left -= len(piece)
+        self.position += size - left
         if self.position > self.limit:
-            raise Unreadable(
-                f"more than {self.limit >> 20} MiB come out of {self.size} bytes: not read further, as it looks like a zip bomb"
-            )
-        return piece
+            raise Unreadable(f"more than {self.limit >> 20} MiB come out of {self.size} bytes: given up, as it looks like a zip bomb")
+        return b"".join(pieces)
 
     def rest(self, most: int) -> bytes:
         """All that is left; Unreadable where it is more than `most` bytes."""
@@ -107,10 +103,6 @@ class Stream:
             if total > most:
                 raise Unreadable(f"larger than {most >> 20} MiB, which no file of this kind is")
         return b"".join(pieces)
-
-    def _end(self, damage: str) -> bytes:
-        self.damage = damage
-        return b""
 
 
 def find(paths: Iterable[Path]) -> Iterator[Path]:

@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reading a trace piece by piece gives what reading it whole gives, however it is written, cut or spoilt."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ingest_files import GLOO, event, trace
+
+from dtscope_jupyter import ingest
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.ingest import columns, events, files
+
+SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+NAMES = st.sampled_from(["aten::mm", "}, {", '"}],[{', "ab\\", "\u00e9\n", "", "x" * 300, '"traceEvents": ['])
+NESTED = st.recursive(
+    st.none() | st.integers() | NAMES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6
+)
+EVENTS = st.lists(
+    st.builds(
+        lambda name, ts, dur, tid, extra: {**event("cpu_op", name, ts, dur, tid), "args": {"stack": extra, "External id": 3}},
+        NAMES,
+        st.integers(0, 10**13),
+        st.integers(0, 10**6),
+        st.integers(0, 9) | st.just("PyTorch Profiler"),
+        NESTED,
+    ),
+    max_size=40,
+)
+STYLES = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"indent": 0}])
+
+
+def _events(data: bytes) -> tuple[list[tuple[Any, ...]], events.Reader, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.json"
+        path.write_bytes(data)
+        with files.Stream(path) as stream:
+            reader = events.Reader(stream)
+            batches = list(reader.batches())
+    found = [(e.cat, e.name, e.ts, e.dur, e.tid) for batch in batches for e in batch.events]
+    return found, reader, sum(batch.skipped for batch in batches)
+
+
+def _plain(written: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(e["cat"], e["name"], e["ts"], e["dur"], e["tid"]) for e in written]
+
+
+@SLOW
+@given(EVENTS, STYLES, st.integers(20, 400), NESTED)
+def test_pieces_of_any_size_give_the_same_events(written: list[dict[str, Any]], style: dict[str, Any], piece: int, tail: Any) -> None:
+    value = {"schemaVersion": 1, "before": tail, "traceEvents": written, "after": tail, "more": [{"a": 1}, {"b": 2}]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events, "PIECE_BYTES", piece)
+        found, reader, skipped = _events(json.dumps(value, **style).encode())
+    assert found == _plain(written)
+    assert (reader.damage, skipped) == (None, 0)
+    assert {k: reader.around[k] for k in ("before", "after", "more")} == {k: value[k] for k in ("before", "after", "more")}
+
+
+@SLOW
+@given(EVENTS, STYLES)
+def test_a_bare_list_of_events_is_a_trace(written: list[dict[str, Any]], style: dict[str, Any]) -> None:
+    found, reader, _ = _events(b" \n" + json.dumps(written, **style).encode())
+    assert (found, reader.damage) == (_plain(written), None)
+
+
+@SLOW
+@given(EVENTS, STYLES, st.integers(20, 400), st.data())
+def test_a_cut_trace_gives_the_whole_events_before_the_cut(
+    written: list[dict[str, Any]], style: dict[str, Any], piece: int, data: st.DataObject
+) -> None:
+    text = json.dumps(trace(written), **style).encode()
+    start = text.index(b"[", text.index(b'"traceEvents"')) + 1
+    cut = data.draw(st.integers(start, len(text) - 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events, "PIECE_BYTES", piece)
+        found, reader, _ = _events(text[:cut])
+    assert found == _plain(written)[: len(found)]
+    assert reader.damage
+    ends = [start + len(json.dumps(written[: n + 1], **style).encode()) for n in range(len(written))] if style == {} else []
+    assert len(found) >= sum(end <= cut for end in ends) - 1
+
+
+@SLOW
+@given(EVENTS, st.data())
+def test_spoilt_json_never_gives_an_event_that_was_not_written(written: list[dict[str, Any]], data: st.DataObject) -> None:
+    text = bytearray(json.dumps(trace(written)).encode())
+    start = text.index(b"[") + 1
+    place = data.draw(st.integers(start, len(text) - 1))
+    text[place:place] = data.draw(st.sampled_from([b"}", b"]", b"\x00", b"\xff", b'"', b"{{", b",,"]))
+    try:
+        found, reader, skipped = _events(bytes(text))
+    except files.Unreadable:
+        return
+    if reader.damage:
+        assert found == _plain(written)[: len(found)] or len(found) <= len(written)
+    assert len(found) + skipped <= len(written) + 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"ph": "X", "ts": "soon", "dur": 1}, {"ph": "X", "ts": [1], "dur": {}}, {"ph": 7}, {"ts": 1}, "text", 3, None, [],
+        {"ph": "X", "cat": 5}, {"ph": "?"}, {"ph": "X", "args": {"correlation": "x"}}, {"ph": "X", "args": []}, {"ph": "X", "tid": {}},
+    ],
+)  # fmt: skip
+def test_an_event_that_is_none_costs_only_itself(bad: Any) -> None:
+    good = [event("cpu_op", f"op{n}", n, 1) for n in range(4)]
+    found, reader, skipped = _events(json.dumps(trace([*good[:2], bad, *good[2:]])).encode())
+    assert (found, skipped, reader.damage) == (_plain(good), 1, None)
+
+
+def test_the_keys_around_may_come_after_the_events() -> None:
+    text = json.dumps({"traceEvents": [event("cpu_op", "x", 1, 1)], "distributedInfo": {"rank": 3}, "baseTimeNanoseconds": 5}).encode()
+    assert _events(text)[1].around == {"distributedInfo": {"rank": 3}, "baseTimeNanoseconds": 5}
+
+
+def test_text_that_never_ends_an_event_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as out:
+        out.write(b'{"traceEvents": [')
+        for _ in range(events.MAX_EVENT_BYTES // 2**20 + 2):
+            out.write(b"[" * 2**20)
+    with pytest.raises(DtscopeError, match="no event ends within 64 MiB"):
+        ingest.read([path])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 2**43 * 1000 - 1), min_size=1, max_size=20))
+def test_relative_times_are_exact_to_the_nanosecond(nanoseconds: list[int]) -> None:
+    """As Kineto writes them: microseconds with three decimals."""
+    values = json.loads("[" + ",".join(f"{ns // 1000}.{ns % 1000:03d}" for ns in nanoseconds) + "]")
+    assert columns._nanoseconds(values).tolist() == nanoseconds
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1_600_000_000 * 10**9, 2_200_000_000 * 10**9), min_size=1, max_size=8), st.booleans())
+def test_epoch_times_with_a_fraction_are_exact_too(nanoseconds: list[int], whole_first: object) -> None:
+    texts = [f"{ns // 1000}.{ns % 1000:03d}" for ns in nanoseconds]
+    if whole_first:
+        texts[0], nanoseconds[0] = str(nanoseconds[0] // 1000), nanoseconds[0] // 1000 * 1000
+    written = ",".join(f'{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{text},"dur":0.5}}' for text in texts)
+    batch = events.Batch(b"[" + written.encode() + b"]")
+    gathered = columns.Columns()
+    gathered.add(batch)
+    spans = gathered.device.joined()
+    assert spans.start.tolist() == nanoseconds
+    assert (spans.end - spans.start).tolist() == [500] * len(nanoseconds)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.none() | st.integers() | st.floats(allow_nan=False) | st.decimals(allow_nan=False), max_size=10))
+def test_absurd_times_are_left_out_not_wrapped(values: list[Any]) -> None:
+    try:
+        found = columns._nanoseconds(values) if not any(isinstance(v, Decimal) for v in values) else columns._decimal_nanoseconds(values)
+    except columns._InexactError:
+        return
+    for value, got in zip(values, found.tolist(), strict=True):
+        if value is None or abs(value) > 2**51:
+            assert got == columns._NO_TIME
+        else:
+            assert abs(got - float(value) * 1000) <= 1 + abs(got) * 2**-50
+
+
+def test_what_was_left_out_is_said(tmp_path: Path) -> None:
+    bad = [event("kernel", "k", 5, -3), event("kernel", "k", 1e300, 1), {"ph": "X", "cat": "kernel", "name": "k"}, {"ph": "X", "ts": {}}]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(trace([event("user_annotation", "ProfilerStep#1", 0, 9), event("kernel", "k", 1, 1), *bad])))
+    found = ingest.read([path])
+    assert found.tables["spans"].num_rows == 2
+    assert found.tables["notes"]["text"].to_pylist() == [
+        "1 events are no such thing as Kineto writes: left out",
+        "2 events have no usable ts or dur: left out",
+        "1 events have a negative duration: left out",
+    ]
+    assert set(found.tables["notes"]["name"].to_pylist()) == {"t.json"}
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7, 0.99])
+def test_a_truncated_gzip_gives_what_came_out(tmp_path: Path, share: float) -> None:
+    data = (GLOO / "rank0.json.gz").read_bytes()
+    whole = ingest.read([GLOO / "rank0.json.gz"]).tables["spans"]
+    path = tmp_path / "rank0.json.gz"
+    path.write_bytes(data[: int(len(data) * share)])
+    found = ingest.read([path])
+    texts = found.tables["notes"]["text"].to_pylist()
+    assert any("the gzip data end early" in text for text in texts)
+    assert 0 < found.tables["spans"].num_rows < whole.num_rows + (share > 0.9)
+
+
+def test_shuffled_events_give_the_same_figures(tmp_path: Path) -> None:
+    import random
+
+    value = json.loads(gzip.decompress((GLOO / "rank0.json.gz").read_bytes()))
+    random.Random(3).shuffle(value["traceEvents"])
+    path = tmp_path / "rank0.json"
+    path.write_text(json.dumps(value))
+    mixed, plain = (ingest.read([p]).tables for p in (path, GLOO / "rank0.json.gz"))
+    assert mixed["steps"].to_pylist() == plain["steps"].to_pylist()
+    assert mixed["collectives"].to_pylist() == plain["collectives"].to_pylist()
