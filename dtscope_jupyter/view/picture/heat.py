@@ -11,7 +11,8 @@ import numpy as np
 
 from dtscope_jupyter.view.palette import readable_on
 from dtscope_jupyter.view.picture.panel import LABEL, LEFT, TITLE, message, right, title
-from dtscope_jupyter.view.picture.scales import Bytes, scale_end, shades, whole_ticks
+from dtscope_jupyter.view.picture.scales import Bytes, shades, whole_ticks
+from dtscope_jupyter.view.scene.matrix import strong_end
 from dtscope_jupyter.view.text import count, significant
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 _ROOMY, _TIGHT = 8, 16
 _WRITTEN = 46
 _AXIS = 24
-_QUIET_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,8 @@ class Heat:
 
     @property
     def top_ms(self) -> float:
-        """The dear end of the scale: the largest value, and at least a fifth of a step."""
-        values = self.matrix.values[~np.isnan(self.matrix.values)]
-        return scale_end(max(float(values.max(initial=0)), _QUIET_SHARE * self.step_ms if self.step_ms > 0 else 0))
+        """The dear end of the scale."""
+        return strong_end(self.matrix.values, self.step_ms)
 
     def draw(self, canvas: Canvas, top: float) -> None:
         """Draws it below `top`."""

@@ -11,28 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dtscope_jupyter.intervals import Set
     from dtscope_jupyter.view.palette import Palette
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 _SHADES = 24
 _NICE = (1, 2, 2.5, 5, 10)
-_FINE = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
 
-def nice(value: float, steps: Sequence[float] = _NICE) -> float:
-    """The next round number that is not smaller: 1, 2, 2.5 or 5 times a power of ten, or one of `steps`."""
+def nice(value: float) -> float:
+    """The next round number that is not smaller: 1, 2, 2.5 or 5 times a power of ten."""
     if not value > 0 or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(n * power for n in steps if n * power >= value * (1 - 1e-9))
-
-
-def scale_end(value: float) -> float:
-    """The round end of a scale that reaches `value`."""
-    return nice(value, _FINE)
+    return next(n * power for n in _NICE if n * power >= value * (1 - 1e-9))
 
 
 def ticks(length: float, most: int) -> list[float]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,6 +13,9 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_HIGH, _FLOOR, _LEAST = 0.995, 0.1, 0.01
+_NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 Reals: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -62,3 +66,19 @@ def _pool(values: Reals, down: int, across: int, empty: float) -> Reals:
     blocks = padded.reshape(rows, down, columns, across)
     least = np.where(np.isnan(blocks), -np.inf, blocks).max(axis=(1, 3), initial=-np.inf)
     return np.where(np.isneginf(least), np.nan, least)
+
+
+def strong_end(values: Reals, step_ms: float) -> float:
+    """Where the ramp of costs ends: 99.5 % of the values reach no further, and at least a tenth of a step, rounded up.
+
+    The live map does the same, so that a healthy run is pale in both.
+    """
+    known = values[np.isfinite(values)]
+    high = float(np.quantile(known, _HIGH, method="nearest")) if len(known) else 0.0
+    return nice(max(high, _FLOOR * step_ms if step_ms > 0 else 0.0, _LEAST))
+
+
+def nice(value: float) -> float:
+    """The next round number that is not smaller."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return float(f"{next(n for n in _NICE if value <= n * power * (1 + 1e-9)) * power:.6g}")
