@@ -36,7 +36,7 @@ def _report(options: Namespace) -> None:
     from dtscope_jupyter.run import open as open_run
 
     run = open_run(options.paths)
-    print(json.dumps(run.diagnose().to_dict(), indent=1, allow_nan=False) if options.json else run.report())
+    print(json.dumps(run.report_json(), indent=1, allow_nan=False) if options.json else run.report())
 
 
 def _collect(options: Namespace) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -218,6 +218,12 @@ class Run:
         from dtscope_jupyter.view.report import Report
 
         return Report(self)
+
+    def report_json(self) -> dict[str, Any]:
+        """Findings and summary as plain JSON values, as docs/report.schema.json has them: `export.report.report`."""
+        from dtscope_jupyter.export.report import report
+
+        return report(self)
 
     def save_html(self, path: str | PathLike[str]) -> Path:
         """Writes one offline file with the interactive panels and returns its path: `view.live`."""
