@@ -19,6 +19,7 @@ PANELS = ("overlap", "gradients", "timeline", "waits", "bandwidth", "devices", "
 FAULTS = ("straggler", "host_stall", "slow_link", "nan", "desync", "hang", "copy")
 FORMATS = ("perfetto", "parquet", "html", "json")
 COLLECTORS = ("steps", "collectives", "gradients", "host", "devices", "spans", "gradient_tiles")
+READABLE = "a run directory, Kineto traces, Flight Recorder dumps, or a folder of them"
 CAPTURES = ("profile", "stacks", "flight_recorder")
 
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -109,9 +110,16 @@ def _profile(parser: _Parser) -> None:
     add("--pull", type=pulls, default={}, metavar="X,Y:all", help="values to bring back: rank 0's, or with :all a list by rank")
     add("--background", action="store_true", help="return at once; %%dtscope status and stop see to the run")
     add("--keep", action="store_true", help="ranks, their variables and process groups stay for the next cell")
-    add("--collect", type=collectors, metavar="LIST", help=f"what to record, of {', '.join(COLLECTORS)} (default: all but the last two)")
+    which = f"what to record, of {', '.join(COLLECTORS)} (default: all but the last two)"
+    add("--collect", type=collectors, metavar="LIST", help=which)
     add("--budget", type=share, default=0.01, metavar="SHARE", help="share of step time that observing may cost (default: 1%%)")
-    add("--disk", type=size, default=2 * 2**30, metavar="SIZE", help="what a rank may write (default: 2GiB); the finest rows are thinned first")
+    add(
+        "--disk",
+        type=size,
+        default=2 * 2**30,
+        metavar="SIZE",
+        help="what a rank may write (default: 2GiB); the finest rows are thinned first",
+    )
     add("--timeout", type=seconds, metavar="S", help="end the run after so many seconds")
     add("--on-hang", choices=("report", "stop"), default="report", help="after a hang is seen and its stacks are saved (default: report)")
     add("--cluster", metavar="NAME", help="run on an ipyparallel cluster in place of local processes")
@@ -124,7 +132,7 @@ def _attach(parser: _Parser) -> None:
 
 
 def _open(parser: _Parser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a run directory, Kineto traces, Flight Recorder dumps, or a folder of them")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=READABLE)
 
 
 def _show(parser: _Parser) -> None:
@@ -137,6 +145,7 @@ def _inject(parser: _Parser) -> None:
     add = parser.add_argument
     add("fault", choices=(*FAULTS, "clear"), help="the fault, or clear to forget those given so far")
     add("--rank", type=ranks, metavar="R", help="rank or ranks that suffer it, e.g. 1 or 0,2-3 (default: 1)")
+    add("--what", choices=("values", "operation", "shape"), help="kind of a desync (default: values)")
     add("--ms", type=float, help="its size in milliseconds a step, where it has one")
     add("--step", type=int, help="first step that suffers it")
     add("--steps", type=int, help="how many steps suffer it (default: all that follow)")
@@ -216,7 +225,8 @@ def overview() -> str:
     """The subcommands, a line each."""
     width = max(map(len, SUBCOMMANDS)) + 2
     lines = [f"  {name:<{width}}{description}" for name, (description, _) in _SUBCOMMANDS.items()]
-    return "\n".join(["%%dtscope profile runs a cell on several ranks; %dtscope SUBCOMMAND does the rest.", "", *lines, "", "%dtscope NAME? tells more."])
+    head = "%%dtscope profile runs a cell on several ranks; %dtscope SUBCOMMAND does the rest."
+    return "\n".join([head, "", *lines, "", "%dtscope NAME? tells more."])
 
 
 def complete(line: str) -> list[str]:

@@ -45,7 +45,8 @@ def attach(target: str, session: Session, keys: str | None = None, run: str = ""
     from dtscope_jupyter.run import Run
 
     mirror = _mirror(target, keys, run) if target.startswith("tcp://") else None
-    attempt = places.newest_attempt(str(mirror.path)) if mirror else of_process(int(target)) if target.isdigit() else places.newest_attempt(target)
+    where = target if mirror is None else str(mirror.path)
+    attempt = of_process(int(where)) if where.isdigit() else places.newest_attempt(where)
     if attempt.path in session.attached:
         session.attached.pop(attempt.path).end("attached again")
     woken = _wake(attempt)

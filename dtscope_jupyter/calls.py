@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.run import Run
 
 
-def profile(
+def profile(  # noqa: PLR0913 # keywords, as the options of the cell magic
     function: Callable[..., object],
     nprocs: int | None = None,
     args: tuple[Any, ...] = (),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtscope_jupyter import __version__
-from dtscope_jupyter.arguments import size
+from dtscope_jupyter.arguments import READABLE, size
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     report = commands.add_parser("report", help="findings of a run, or of traces and dumps")
-    report.add_argument("paths", nargs="+", metavar="PATH", help="a run directory, Kineto traces, Flight Recorder dumps, or a folder of them")
+    report.add_argument("paths", nargs="+", metavar="PATH", help=READABLE)
     report.add_argument("--json", action="store_true", help="as JSON")
     report.set_defaults(run=_report)
 

@@ -75,7 +75,7 @@ def _inject(options: Namespace, session: Session) -> None:
     if options.fault == "clear":
         session.faults.clear()
         return
-    chosen = {name: getattr(options, name) for name in ("ms", "step", "steps") if getattr(options, name) is not None}
+    chosen = {name: getattr(options, name) for name in ("what", "ms", "step", "steps") if getattr(options, name) is not None}
     session.faults += [{"fault": options.fault, "rank": rank, **chosen} for rank in options.rank or [1]]
     stage.say(f"the next profile rehearses: {overviews.faults(session.faults)} (%dtscope inject clear forgets it)")
 

@@ -29,18 +29,22 @@ class DtscopeMagics(Magics):
     def dtscope(self, line: str, cell: str | None = None) -> Any:
         """See distributed PyTorch training from a notebook cell: %dtscope help tells how."""
         try:
-            name, options = arguments.parse(line)
-            if name == "profile":
-                return self._profile(line, cell, options)
-            if cell is not None:
-                raise DtscopeError(f"%%dtscope {name} takes no cell: write %dtscope {name} on a line of its own")
-            return commands.run(name, options, session.current())
+            return self._run(line, cell)
         except DtscopeError as error:
             raise UsageError(str(error)) from error
+
+    def _run(self, line: str, cell: str | None) -> Any:
+        name, options = arguments.parse(line)
+        if name == "profile":
+            return self._profile(line, cell, options)
+        if cell is not None:
+            raise DtscopeError(f"%%dtscope {name} takes no cell: write %dtscope {name} on a line of its own")
+        return commands.run(name, options, session.current())
 
     def _profile(self, line: str, cell: str | None, options: Any) -> None:
         if not cell or not cell.strip():
             raise DtscopeError("%%dtscope profile needs a cell: write it on the first line, the program below it")
+        assert self.shell is not None
         request = commands.request(options)
         body = cell_body(self.shell, line, cell)
         profile = session.current().start(body, request, self.shell.user_ns)
@@ -56,7 +60,7 @@ def load(shell: InteractiveShell) -> None:
         return
     shell.register_magics(DtscopeMagics)
     for command in _COMMANDS:
-        shell.set_hook("complete_command", _complete, str_key=command)
+        shell.set_hook("complete_command", _complete, str_key=command)  # type: ignore[no-untyped-call]
     shell.input_transformers_cleanup.append(_ask_help)
     session.current().prepare()
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,8 @@ def status(session: Session) -> list[str]:
     lines = []
     running = session.running
     if running is not None:
-        pids = ", ".join(map(str, running.job.pids))
-        lines.append(f"running   {places.shown(running.attempt.path)}: {running.job.world_size} ranks (pids {pids}), {running.seconds:.0f} s")
+        pids, where = ", ".join(map(str, running.job.pids)), places.shown(running.attempt.path)
+        lines.append(f"running   {where}: {running.job.world_size} ranks (pids {pids}), {running.seconds:.0f} s")
     if session.kept is not None:
         lines.append(f"kept      {session.kept.size} ranks (pids {', '.join(map(str, session.kept.pids))})")
     lines += [f"attached  {places.shown(path)}" for path in session.attached]
@@ -37,7 +37,7 @@ def status(session: Session) -> list[str]:
 
 def faults(given: list[dict[str, Any]]) -> str:
     """The faults in words."""
-    return "; ".join(" ".join([fault["fault"], *(f"{name} {value}" for name, value in fault.items() if name != "fault")]) for fault in given)
+    return "; ".join(" ".join(str(word) for item in fault.items() for word in item).removeprefix("fault ") for fault in given)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ class Runs:
             return f"no runs in {places.FOLDER}/ here"
         lines = [_line(path) for path in self.paths]
         width = max(len(line[0]) for line in lines)
-        return "\n".join(f"{where:<{width}}  {size:>5} ranks  {attempts} attempts  {when}  {state}".rstrip() for where, size, attempts, when, state in lines)
+        texts = (f"{where:<{width}}  {size:>5} ranks  {attempts} attempts  {when}  {state}" for where, size, attempts, when, state in lines)
+        return "\n".join(text.rstrip() for text in texts)
 
 
 def runs() -> Runs:
@@ -64,5 +65,5 @@ def _line(path: Path) -> tuple[str, str, int, str, str]:
     attempts = rundir.attempts(path)
     meta = attempts[-1].meta
     created = meta.get("created_ns")
-    when = f"{datetime.datetime.fromtimestamp(created / 1e9).astimezone():%Y-%m-%d %H:%M:%S}" if isinstance(created, int) else "?"
+    when = f"{dt.datetime.fromtimestamp(created / 1e9).astimezone():%Y-%m-%d %H:%M:%S}" if isinstance(created, int) else "?"
     return places.shown(path), str(meta.get("world_size", "?")), len(attempts), when, str(meta.get("state", ""))

@@ -103,8 +103,8 @@ class Profile:
         return ("interrupted", "interrupted by the user") if self.job.interrupted else ("done", "")
 
     def _record_outcome(self, state: str, message: str) -> None:
-        exits = {} if self.job.world is None else {str(rank.number): rank.exit.code for rank in self.job.world.ranks if rank.exit is not None}
-        meta = self.attempt.meta | {"state": state, "message": message, "ended_ns": time.time_ns(), "exits": exits}
+        end = {"state": state, "message": message, "ended_ns": time.time_ns(), "exits": self.job.exits}
+        meta = self.attempt.meta | end
         try:
             rundir.write_json(self.attempt.path / "run.json", meta)
         except OSError as error:

@@ -170,7 +170,8 @@ class Session:
         backend = request.backend or ("nccl" if gpus else "gloo")
         if self.kept is not None:
             if request.world_size not in (None, self.kept.size):
-                raise DtscopeError(f"-n {request.world_size}: {self.kept.size} ranks were kept for this cell: leave -n out, or %dtscope stop first")
+                kept = f"{self.kept.size} ranks were kept for this cell"
+                raise DtscopeError(f"-n {request.world_size}: {kept}: leave -n out, or %dtscope stop first")
             return self.kept.size, backend
         world_size = (gpus or 2) if request.world_size is None else request.world_size
         environment.check_world_size(world_size, backend)

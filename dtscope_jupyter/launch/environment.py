@@ -11,8 +11,21 @@ from contextlib import suppress
 from dtscope_jupyter.errors import DtscopeError
 
 READ_AT_IMPORT = (
-    "ARROW_", "ATEN_", "DNNL_", "GLIBC_TUNABLES", "GOMP_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_",
-    "PYTHON", "PYTORCH_", "TORCH_",
+    "ARROW_",
+    "ATEN_",
+    "DNNL_",
+    "GLIBC_TUNABLES",
+    "GOMP_",
+    "KMP_",
+    "LD_",
+    "MALLOC_",
+    "MKL_",
+    "OMP_",
+    "ONEDNN_",
+    "OPENBLAS_",
+    "PYTHON",
+    "PYTORCH_",
+    "TORCH_",
 )
 """Variables (by how they begin) that torch, its libraries or Python read as they start: a change means a cold start."""
 
@@ -28,11 +41,7 @@ def server_environment() -> dict[str, str]:
 
 def read_at_import(environment: dict[str, str]) -> dict[str, str]:
     """The part of an environment that a warm process can't take over any more."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name.startswith(READ_AT_IMPORT) and not name.startswith(_READ_LATER)
-    }
+    return {name: value for name, value in environment.items() if name.startswith(READ_AT_IMPORT) and not name.startswith(_READ_LATER)}
 
 
 def rank_environment(rank: int, world_size: int, port: int, run_id: str) -> dict[str, str]:

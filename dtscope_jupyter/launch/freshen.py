@@ -54,7 +54,7 @@ def _torch(setup: Setup) -> None:
     import torch.distributed as dist
 
     torch.set_num_threads(int(setup.environment.get(_THREADS) or _cores()))
-    dist.set_debug_level_from_env()
+    dist.set_debug_level_from_env()  # type: ignore[attr-defined]
     if setup.backend == "gloo":
         dist.Backend.default_device_backend_map["cuda"] = "gloo"
     _rendezvous(setup.environment["MASTER_PORT"])
@@ -69,7 +69,7 @@ def _rendezvous(port: str) -> None:
 
     The store outlives a process group: without a prefix of its own the second one reads addresses of the first.
     """
-    from torch.distributed import PrefixStore
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
     module = importlib.import_module("torch.distributed.rendezvous")  # torch.distributed.rendezvous itself is a function
     handlers = module._rendezvous_handlers  # noqa: SLF001 # register_rendezvous_handler refuses to replace one

@@ -62,6 +62,11 @@ class Job:
         """Process ids by rank, [] before they are started."""
         return self.world.pids if self.world is not None else []
 
+    @property
+    def exits(self) -> dict[int, int]:
+        """Exit codes of the ranks whose process has ended (negative: a signal)."""
+        return {rank.number: rank.exit.code for rank in self._ranks if rank.exit is not None}
+
     def poll(self) -> bool:
         """Whether it is over."""
         return self._done.is_set()

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PRELOAD = (
-    "torch", "torch.distributed", "torch.utils.data", "torch.nn.parallel", "pyarrow", "cloudpickle", "dtscope_jupyter.agent.assembly",
+    "torch",
+    "torch.distributed",
+    "torch.utils.data",
+    "torch.nn.parallel",
+    "pyarrow",
+    "cloudpickle",
+    "dtscope_jupyter.agent.assembly",
     "dtscope_jupyter.launch.rank",
 )
 _PARENT_CHECK_S = 0.5
@@ -121,8 +127,9 @@ class _Server:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for number, action in ((signal.SIGCHLD, signal.SIG_DFL), (signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
-                signal.signal(number, action)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             self._control.close()
             for descriptor in (self._wake_read, self._wake_write, *self._status.values()):
                 os.close(descriptor)

@@ -16,7 +16,7 @@ def main(descriptors: list[int], server: int) -> int:
     """Serves the store until the kernel closes its end of the second descriptor."""
     listener, alive = descriptors
     die_with(server)
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     port = _port(listener)
     store = TCPStore("127.0.0.1", port, None, is_master=True, wait_for_workers=False, master_listen_fd=listener)

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from dtscope_jupyter.launch import Cell, Job, Options, Program, Source, Warm, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WAIT_S = 60
 CELL = "/tmp/ipykernel_1/1.py"
@@ -25,7 +23,9 @@ class Ranks:
     folder: Path
     count: int = 0
 
-    def begin(self, source: str, world_size: int = 2, *, pushed: bytes | None = None, pulled: dict[str, bool] | None = None, **options: Any) -> Job:
+    def begin(
+        self, source: str, world_size: int = 2, *, pushed: bytes | None = None, pulled: dict[str, bool] | None = None, **options: Any
+    ) -> Job:
         self.count += 1
         folder = self.folder / str(self.count)
         folder.mkdir()
@@ -47,5 +47,4 @@ class Ranks:
         return found
 
     def log(self, job: Job, rank: int) -> str:
-        with open(job.options.logs[rank]) as file:
-            return file.read()
+        return Path(job.options.logs[rank]).read_text()

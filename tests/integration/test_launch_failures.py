@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +18,6 @@ from ranks import WAIT_S
 from dtscope_jupyter.launch import RankError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ranks import Ranks
 
     from dtscope_jupyter.launch import Job
@@ -40,8 +39,7 @@ job.wait()
 
 def alive(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
@@ -112,7 +110,8 @@ class TestInterrupt:
         assert not any(map(alive, job.pids))
 
     def test_a_rank_that_ignores_signals_is_killed(self, ranks: Ranks) -> None:
-        job = self._sleeping(ranks, "import signal\nfor n in (2, 15):\n    signal.signal(n, signal.SIG_IGN)\nprint('set', flush=True)\ntime.sleep(600)")
+        deaf = "import signal\nfor n in (2, 15):\n    signal.signal(n, signal.SIG_IGN)\nprint('set', flush=True)\ntime.sleep(600)"
+        job = self._sleeping(ranks, deaf)
         until(lambda: all("set" in ranks.log(job, rank) for rank in range(2)), "ranks are deaf")
         job.stop()
         assert job.wait(WAIT_S)
@@ -125,7 +124,7 @@ class TestInterrupt:
 
     def _sleeping(self, ranks: Ranks, source: str) -> Job:
         job = ranks.begin(GROUP + "print('ready', flush=True)\n" + source)
-        until(lambda: os.path.exists(job.options.logs[1]) and all("ready" in ranks.log(job, rank) for rank in range(2)), "ranks are ready")
+        until(lambda: Path(job.options.logs[1]).exists() and all("ready" in ranks.log(job, rank) for rank in range(2)), "ranks are ready")
         return job
 
 
@@ -173,5 +172,4 @@ class TestKernelDeath:
 
 
 def children(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

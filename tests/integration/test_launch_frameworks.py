@@ -44,7 +44,8 @@ def test_hugging_face_trainer_trains(ranks: Ranks, tmp_path: Path) -> None:
             def __len__(self): return 16
             def __getitem__(self, i): return {{"input_ids": torch.arange(4) + i % 3, "labels": i % 2}}
         torch.manual_seed(0)
-        config = BertConfig(vocab_size=16, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, max_position_embeddings=8)
+        sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, max_position_embeddings=8)
+        config = BertConfig(vocab_size=16, **sizes)
         arguments = TrainingArguments({str(tmp_path)!r}, num_train_epochs=1, per_device_train_batch_size=2, report_to=[], use_cpu=True,
                                       save_strategy="no", ddp_backend="gloo", dataloader_num_workers=1)
         trainer = Trainer(BertForSequenceClassification(config), arguments, train_dataset=Rows())

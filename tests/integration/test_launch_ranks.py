@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from ranks import CELL
 
 from dtscope_jupyter.launch import values
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    import pytest
     from ranks import Ranks
 
 INIT = "import torch, torch.distributed as dist\ndist.init_process_group()\n"
@@ -131,7 +130,7 @@ class TestProgram:
     def test_output_of_children_and_of_c_goes_to_the_log(self, ranks: Ranks) -> None:
         job = ranks.run("import os, sys\nprint('py')\nos.system('echo child')\nos.write(2, b'raw\\n')\nsys.stderr.write('err\\n');")
         assert ranks.log(job, 0).split() == ["py", "child", "raw", "err", "4"]
-        assert os.stat(job.options.logs[0]).st_mode & 0o777 == 0o600
+        assert Path(job.options.logs[0]).stat().st_mode & 0o777 == 0o600
 
 
 class TestKeep:
@@ -140,7 +139,7 @@ class TestKeep:
         second = ranks.run("y = torch.tensor([x + 1])\ndist.all_reduce(y)\nz = y.item()", keep=False, world=first.world, pulled={"z": True})
         assert second.results()["z"] == [3, 3]
         assert second.pids == first.pids
-        assert all(not os.path.exists(f"/proc/{pid}") for pid in first.pids)
+        assert all(not Path(f"/proc/{pid}").exists() for pid in first.pids)
 
     def test_an_exception_leaves_them_alive(self, ranks: Ranks) -> None:
         first = ranks.run("x = 1\nraise ValueError('no')", keep=True)
