@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -195,11 +196,20 @@ class Run:
 
         return Comparison((self.name, other.name), tuple(compare(self.tables, other.tables)))
 
-    def diagnose(self) -> Diagnosis:
-        """What is wrong, most costly first: `diagnosis.diagnose`."""
+    def diagnose(self, *, live: bool = False) -> Diagnosis:
+        """What is wrong, most costly first, with a picture for notebooks: `diagnosis.diagnose`.
+
+        Args:
+            live: Whether the run goes on: collectives that are open are then judged by the clock of now.
+        """
         from dtscope_jupyter.diagnosis import diagnose
 
-        return diagnose(self.tables, topology=self.topology)
+        return replace(diagnose(self.tables, topology=self.topology, live=live), picture=self._picture)
+
+    def _picture(self, diagnosis: Diagnosis) -> bytes:
+        from dtscope_jupyter.view.picture import draw
+
+        return draw(self.tables, diagnosis, title=self.name, subtitle=f"{len(diagnosis.ranks)} ranks, {diagnosis.steps} steps")
 
     def figure(self, name: str) -> go.Figure:
         """A plotly figure by the name of a panel: `view.figures.figure`."""
