@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtscope_jupyter.analysis.columns import NONE
 from dtscope_jupyter.diagnosis import kernels
+from dtscope_jupyter.diagnosis.steps import middle
 
 if TYPE_CHECKING:
     from dtscope_jupyter.analysis.columns import Ints, Reals
@@ -69,7 +71,7 @@ class Reason:
 def reason(evidence: Evidence, late: Late, row: int, columns: Ints) -> Reason:
     """What rank `row` did more of than the others in steps `columns`."""
     loss = float(np.nanmedian(late.cost[row, columns]))
-    arrives = float(np.nanmedian(late.arrival[row, columns])) >= _ARRIVES * loss
+    arrives = float(np.nanmedian(late.arrival[row, columns])) >= _ARRIVES * loss and _head_start(evidence, row, columns) < _ENOUGH * loss
     excess = _before_arrival(evidence, late, row, columns) if arrives else _whole_step(evidence, row, columns)
     excess = _told(evidence, row, columns, excess)
     named = {name: value for name, value in excess.items() if name in CATEGORIES}
@@ -99,6 +101,14 @@ def _before_arrival(evidence: Evidence, late: Late, row: int, columns: Ints) -> 
     begin = steps.start[rank, columns[window]] + evidence.shift[rank]
     parts = evidence.activity.split(rank, begin, pairs.start[at])
     return {name: _excess(values, rank == row, window, len(columns)) for name, values in parts.items() if name != "comm"}
+
+
+def _head_start(evidence: Evidence, row: int, columns: Ints) -> float:
+    """How much later than the others the rank began the step, ms: it was late already."""
+    start = evidence.steps.start[:, columns]
+    shifted = np.where(start == NONE, np.nan, (start - start.max()) / 1e6) + evidence.shift[:, None] / 1e6
+    rest = np.delete(shifted, row, axis=0)
+    return float(np.nan_to_num(np.nanmedian(shifted[row] - middle(rest, 0))))
 
 
 def _whole_step(evidence: Evidence, row: int, columns: Ints) -> dict[str, float]:

@@ -15,6 +15,7 @@ from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.columns import NONE
 from dtscope_jupyter.analysis.pairing import P2P
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, name_ranks
+from dtscope_jupyter.diagnosis.steps import position
 
 if TYPE_CHECKING:
     from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
@@ -139,18 +140,23 @@ def _minority(values: dict[int, Any]) -> tuple[int, ...]:
 
 
 def _values(evidence: Evidence) -> list[Finding]:
+    """Of the groups whose ranks hold the same gradients, the first that differ."""
     norms = evidence.steps.column("synced_norm")
-    if len(norms) < 2 or not _replicated(evidence):  # noqa: PLR2004 - nobody to differ from
-        return []
-    apart = np.flatnonzero(_apart(norms))
-    if not len(apart):
-        return []
-    first = int(apart[0])
-    shown = {int(rank): float(norm) for rank, norm in zip(evidence.ranks, norms[:, first], strict=True) if np.isfinite(norm)}
+    found: list[tuple[int, Ints, Ints]] = []
+    for ranks in _replicas(evidence):
+        rows = position(evidence.ranks, np.array(ranks))
+        apart = np.flatnonzero(_apart(norms[rows]))
+        if len(apart):
+            found.append((int(apart[0]), rows, apart))
+    return [_values_finding(evidence, norms, *min(found, key=lambda each: each[0]))] if found else []
+
+
+def _values_finding(evidence: Evidence, norms: Reals, first: int, rows: Ints, apart: Ints) -> Finding:
+    shown = {int(evidence.ranks[row]): float(norms[row, first]) for row in rows if np.isfinite(norms[row, first])}
     minority = _minority({rank: float(f"{norm:.4g}") for rank, norm in shown.items()})
     step = int(evidence.steps.ids[first])
     parameter = _parameter(evidence, step)
-    return [Finding(
+    return Finding(
         kind="desync",
         cause="values",
         ranks=minority,
@@ -162,10 +168,10 @@ def _values(evidence: Evidence) -> list[Finding]:
         advice=ADVICE["values"],
         sentence=f"{name_ranks(minority)}: synchronised gradients differ from the others' since step {step}"
         + (f", first seen in {parameter}." if parameter else "."),
-    )]
+    )
 
 
-def _apart(norms: Reals) -> Any:
+def _apart(norms: Reals) -> Bools:
     known = np.where(np.isfinite(norms), norms, np.nan)
     several = np.isfinite(known).sum(0) > 1
     apart = np.zeros(norms.shape[1], dtype=bool)
@@ -174,17 +180,22 @@ def _apart(norms: Reals) -> Any:
     return apart
 
 
-def _replicated(evidence: Evidence) -> bool:
-    """Whether every rank holds the whole gradient: gradients are all-reduced over all ranks, never scattered."""
+def _replicas(evidence: Evidence) -> list[tuple[int, ...]]:
+    """Groups whose members hold the same whole gradients: those that all-reduce in the backward, in a run that scatters none."""
     table = evidence.tables["collectives"]
-    if columns.is_any(table, "operation", ("reduce_scatter",)).any():
-        return False
+    if columns.is_any(table, "operation", ("reduce_scatter",)).any() or len(evidence.ranks) < 2:  # noqa: PLR2004
+        return []
     elements: dict[str, set[object]] = {}
     parameters = evidence.tables["parameters"]
     for name, size in zip(parameters["parameter"].to_pylist(), parameters["elements"].to_pylist(), strict=True):
         elements.setdefault(name, set()).add(size)
-    wide = any(set(evidence.ranks.tolist()) <= set(members) for members in evidence.members.values())
-    return wide and all(len(sizes) == 1 for sizes in elements.values())
+    if any(len(sizes) > 1 for sizes in elements.values()):
+        return []
+    reduces = columns.is_any(table, "operation", ("all_reduce",)) & columns.is_any(table, "phase", ("backward",))
+    code, names = columns.codes(table, "process_group")
+    groups = {evidence.members[names[one]] for one in np.unique(code[reduces]).tolist() if one >= 0}
+    present = set(evidence.ranks.tolist())
+    return [ranks for ranks in sorted(groups) if len(ranks) > 1 and set(ranks) <= present]
 
 
 def _parameter(evidence: Evidence, step: int) -> str | None:

@@ -68,7 +68,7 @@ class Late:
         chosen = chosen[np.isfinite(chosen).any(1)]
         if chosen.shape[1] < 2 or not len(chosen):  # noqa: PLR2004 - no difference
             return float("nan")
-        steady = np.nanquantile(np.abs(chosen - np.nanmedian(chosen, axis=1, keepdims=True)), _Q) * _SIGMA
+        steady = np.nanquantile(np.abs(chosen - np.nanquantile(chosen, 0.5, axis=1, keepdims=True, method="lower")), _Q) * _SIGMA
         jumps = np.nanquantile(np.abs(np.diff(chosen, axis=1)), _Q) * _SIGMA_OF_DIFFERENCE
         return float(min(steady, jumps))
 

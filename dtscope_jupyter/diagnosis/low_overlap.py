@@ -51,19 +51,20 @@ class _Buckets:
     blocking: bool
 
 
-def find(evidence: Evidence, explained_ms: float = 0.0) -> list[Finding]:
-    """At most one finding; `explained_ms` a step is what slow links are already charged with."""
-    usable = np.flatnonzero(evidence.steps.usable & np.isfinite(evidence.exposed_transfer))
+def find(evidence: Evidence, slow: list[Finding] | None = None) -> list[Finding]:
+    """At most one finding, over the steps in which no link is slow."""
+    charged = [step for each in slow or () for step in each.steps]
+    usable = np.flatnonzero(evidence.steps.usable & np.isfinite(evidence.exposed_transfer) & ~np.isin(evidence.steps.ids, charged))
     if len(usable) < _FEWEST or not evidence.pairs.count or not links.Transfers(evidence).whole.all():
         return []
     moved = evidence.step_sum(evidence.pairs.transfer_ms, evidence.pairs.pair_step)[usable]
     exposed = np.minimum(evidence.exposed_transfer[usable], moved)
     if not moved.sum() or 1 - exposed.sum() / moved.sum() >= NEEDS_WORK:
         return []
-    paid = float(np.median(np.minimum(exposed, _blocked(evidence)[usable]))) - explained_ms
+    paid = float(np.median(np.minimum(exposed, _blocked(evidence)[usable])))
     typical = evidence.steps.typical_ms
     buckets = _typical_buckets(evidence, usable)
-    bare = float(np.median(exposed)) - explained_ms
+    bare = float(np.median(exposed))
     single = buckets is not None and len(buckets.bytes) == 1 and bare >= _SHARE * typical
     if buckets is None or not (paid >= _SHARE * typical or single):
         return []

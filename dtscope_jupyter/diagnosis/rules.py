@@ -51,7 +51,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     stuck = hang.find(evidence, desynchronised=bool(apart))
     late = straggler.find(evidence)
     slow = slow_link.find(evidence)
-    overlap = low_overlap.find(evidence, explained_ms=sum(each.cost_ms for each in slow))
+    overlap = low_overlap.find(evidence, slow)
     beside = [] if late else contention.find(evidence)
     return [*apart, *stuck, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *implicit_copy.find(evidence)]
 

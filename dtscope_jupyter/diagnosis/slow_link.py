@@ -16,9 +16,10 @@ import numpy as np
 from dtscope_jupyter.diagnosis import links
 from dtscope_jupyter.diagnosis.finding import Finding, milliseconds, name_ranks, severity
 from dtscope_jupyter.diagnosis.late import stretch
+from dtscope_jupyter.diagnosis.steps import position
 
 if TYPE_CHECKING:
-    from dtscope_jupyter.analysis.columns import Ints, Reals
+    from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
     from dtscope_jupyter.diagnosis.evidence import Evidence
 
 _RATIO = 1.5
@@ -27,6 +28,8 @@ _OF_KNOWN, _EXPECTED_OF_KNOWN = 0.2, 0.5
 """NCCL reaches half of a link's rate and more on large messages (H200, 4 ranks, beside compute: 0.58); a fifth is another transport."""
 _FEWEST, _SHARE, _ONE_HOST = 2, 0.02, 8
 _INSIDE = 0.75
+_SIZES = 2.0
+"""Messages must differ in size by so much to tell a start-up time from a rate."""
 ADVICE = {
     "transport": "Check NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_IB_DISABLE and NCCL_SOCKET_IFNAME; NCCL_DEBUG=INFO names each transport.",
     "bandwidth": "Look at the link and at what else uses it; `%dtscope probe links` measures each pair.",
@@ -48,12 +51,23 @@ class _Slow:
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Slow groups; of several ways to see that one is slow, the first that does."""
+    """Slow groups, those that are slow alike in one finding; of several ways to see that one is slow, the first that does."""
     if not evidence.pairs.count or not len(evidence.steps.ids):
         return []
     transfers = links.Transfers(evidence)
     slow = [found for name in transfers.group[1] if (found := _slow(evidence, transfers, name))]
-    return [finding for each in slow if (finding := _finding(evidence, transfers, each))]
+    return [finding for each in _together(slow) if (finding := _finding(evidence, transfers, each))]
+
+
+def _together(slow: list[_Slow]) -> list[list[_Slow]]:
+    """Groups that became slow in the same step, within one, and by the same comparison."""
+    sets: dict[tuple[tuple[str, ...], int], list[_Slow]] = {}
+    for each in sorted(slow, key=lambda one: int(one.columns[0]) if len(one.columns) else 0):
+        begun = int(each.columns[0]) if len(each.columns) else 0
+        shown = tuple(sorted(each.evidence))
+        near = [key for key in sets if key[0] == shown and begun - key[1] <= 1]
+        sets.setdefault(near[0] if near else (shown, begun), []).append(each)
+    return list(sets.values())
 
 
 def _slow(evidence: Evidence, transfers: links.Transfers, name: str) -> _Slow | None:
@@ -82,31 +96,32 @@ def _against_hardware(evidence: Evidence, transfers: links.Transfers, name: str,
 
 def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, chosen: Ints) -> _Slow | None:
     """The steps in which the group's transfers take longer than in the others, size by size."""
-    expected = _usual(transfers, chosen, 0.25)
     step = evidence.pairs.pair_step[chosen]
-    taken, usual = evidence.step_sum(transfers.ms[chosen], step), evidence.step_sum(expected, step)
+    usual = evidence.step_sum(_usual(transfers, chosen, 0.1), step)
     usable = np.flatnonzero((usual > 0) & evidence.steps.usable)
     if len(usable) < 2 * _FEWEST:
         return None
-    lost = (taken - usual)[usable]
-    spread = float(np.median(np.abs(np.diff(lost)))) * 1.5
-    threshold = max(_SHARE * evidence.steps.typical_ms, (_RATIO - 1) * float(np.median(usual[usable])), 3 * spread)
-    first, end = stretch(lost, threshold)
-    inside, outside = np.arange(len(usable))[first:end], np.delete(np.arange(len(usable)), np.arange(first, end))
-    if len(inside) < _FEWEST or len(outside) < _FEWEST or (lost[inside] > threshold / 2).mean() < _INSIDE:
+    ratio = evidence.step_sum(transfers.ms[chosen], step)[usable] / usual[usable]
+    low, high = (float(each) for each in np.quantile(ratio, (0.1, 0.9)))
+    first, end = stretch(ratio - (low + high) / 2 + (high - low) / 4, (high - low) / 2)
+    inside, outside = ratio[first:end], np.delete(ratio, np.arange(first, end))
+    if len(inside) < _FEWEST or len(outside) < _FEWEST or not _steps_up(inside, outside):
         return None
-    ratio = float(np.median(taken[usable[inside]] / usual[usable[inside]]) / np.median(taken[usable[outside]] / usual[usable[outside]]))
-    if ratio < _RATIO or float(np.median(lost[inside])) < threshold:
-        return None
-    whole = np.zeros(len(usual))
-    whole[usable[inside]] = np.maximum(lost[inside] - np.median(lost[outside]), 0)
-    ids = evidence.steps.ids[usable[inside]]
-    until = "" if end == len(usable) else f" to step {ids[-1]}"
-    told = {"ratio": ratio, "since_step": int(ids[0]), "transfer_ms": float(np.median(taken[usable[inside]])),
-            "transfer_before_ms": float(np.median(taken[usable[outside]]))}
-    what = f"{ratio:.2g} times as long from step {ids[0]}{until}" if until else f"{ratio:.2g} times as long since step {ids[0]}"
-    cause = _larger_part(transfers, chosen, np.isin(step, usable[inside]))
-    return _Slow(name, evidence.members[name], cause, usable[inside], whole, 0.85, what, told)
+    usual_ms, columns = usual[usable] * float(np.median(outside)), usable[first:end]
+    lost = np.zeros(len(usual))
+    lost[columns] = np.maximum(inside * usual[columns] - usual_ms[first:end], 0)
+    since, until = (int(evidence.steps.ids[each]) for each in (columns[0], columns[-1]))
+    slower = float(np.median(inside) / np.median(outside))
+    told = {"ratio": slower, "since_step": since, "transfer_ms": float(np.median(inside * usual[columns])), "transfer_before_ms": float(np.median(usual_ms))}
+    what = f"{slower:.2g} times as long " + (f"since step {since}" if end == len(usable) else f"from step {since} to step {until}")
+    cause = _larger_part(transfers, chosen, np.isin(step, columns))
+    return _Slow(name, evidence.members[name], cause, columns, lost, 0.85, what, told)
+
+
+def _steps_up(inside: Reals, outside: Reals) -> bool:
+    """Whether nearly all steps inside are well above nearly all outside."""
+    clear = float((inside > _RATIO * np.median(outside)).mean()) >= _INSIDE
+    return clear and float(np.quantile(inside, 1 - _INSIDE)) > float(np.quantile(outside, _INSIDE))
 
 
 def _against_sisters(evidence: Evidence, transfers: links.Transfers, name: str, chosen: Ints) -> _Slow | None:
@@ -134,9 +149,10 @@ def _usual(transfers: links.Transfers, chosen: Ints, quantile: float) -> Reals:
     return usual
 
 
-def _larger_part(transfers: links.Transfers, chosen: Ints, inside: Reals) -> str:
+def _larger_part(transfers: links.Transfers, chosen: Ints, inside: Bools) -> str:
     """latency where every message takes about the same time more, whatever its size; else bandwidth."""
-    if len(np.unique(transfers.wire_bytes[chosen])) < 2 or inside.all():  # noqa: PLR2004 - one size shows no slope
+    moved = transfers.wire_bytes[chosen]
+    if moved.max() < _SIZES * moved.min() or inside.all() or not inside.any():
         return "bandwidth"
     slow = links.fit(transfers.wire_bytes[chosen][inside], transfers.ms[chosen][inside])
     usual = links.fit(transfers.wire_bytes[chosen][~inside], transfers.ms[chosen][~inside])
@@ -144,26 +160,37 @@ def _larger_part(transfers: links.Transfers, chosen: Ints, inside: Reals) -> str
     return "latency" if slow[0] - usual[0] > (slow[1] - usual[1]) * middle else "bandwidth"
 
 
-def _finding(evidence: Evidence, transfers: links.Transfers, slow: _Slow) -> Finding | None:
-    typical = evidence.steps.typical_ms
-    exposed = evidence.exposed_transfer[slow.columns]
-    won = np.where(np.isfinite(exposed), np.minimum(slow.lost[slow.columns], exposed), slow.lost[slow.columns])
-    cost = float(won.mean()) if len(won) else 0.0
+def _lost(evidence: Evidence, slow: list[_Slow]) -> Reals:
+    """Of each step, what the rank lost that lost most: its groups one after another."""
+    lost = np.zeros(evidence.steps.shape)
+    for each in slow:
+        lost[position(evidence.ranks, np.array(each.ranks))] += each.lost
+    return np.asarray(lost.max(0))
+
+
+def _finding(evidence: Evidence, transfers: links.Transfers, slow: list[_Slow]) -> Finding | None:
+    main = max(slow, key=lambda each: float(each.lost.sum()))
+    columns = np.unique(np.concatenate([each.columns for each in slow]))
+    typical = float(np.nanmedian(evidence.steps.duration[:, columns])) if len(columns) else 0.0
+    lost, exposed = _lost(evidence, slow)[columns], evidence.exposed_transfer[columns]
+    cost = float(np.where(np.isfinite(exposed), np.minimum(lost, exposed), lost).mean()) if len(columns) else 0.0
     if cost < _SHARE * typical:
         return None
-    names = {transfers.operation[1][code] for code in transfers.operation[0][transfers.in_group(slow.group)]}
-    steps = evidence.step_numbers(slow.columns)
+    groups = [each.group for each in slow]
+    operations = sorted({transfers.operation[1][code] for each in groups for code in np.unique(transfers.operation[0][transfers.in_group(each)])})
+    ranks = tuple(sorted({rank for each in slow for rank in each.ranks}))
+    where = f"process group {groups[0]}" if len(groups) == 1 else f"{len(groups)} process groups"
     return Finding(
         kind="slow_link",
-        cause=slow.cause,
-        ranks=slow.ranks,
+        cause=main.cause,
+        ranks=ranks,
         severity=severity(cost, typical),
-        confidence=slow.confidence,
+        confidence=main.confidence,
         cost_ms=cost,
-        steps=steps,
-        evidence={"process_group": slow.group, "operations": sorted(names), "step_ms": typical, **slow.evidence},
-        advice=ADVICE[slow.cause],
-        sentence=f"{name_ranks(slow.ranks, len(evidence.expected_ranks))}: {', '.join(sorted(names))} of process group {slow.group} "
-        f"{'reaches' if slow.cause == 'transport' else 'takes'} {slow.what}. No rank is late; at its expected time a step takes "
+        steps=evidence.step_numbers(columns),
+        evidence={"process_group": main.group, "process_groups": groups, "operations": operations, "step_ms": typical, **main.evidence},
+        advice=ADVICE[main.cause],
+        sentence=f"{name_ranks(ranks, len(evidence.expected_ranks))}: {', '.join(operations)} of {where} "
+        f"{'reaches' if main.cause == 'transport' else 'takes'} {main.what}. No rank is late; at its expected time a step takes "
         f"{milliseconds(max(typical - cost, 0))} instead of {milliseconds(typical)}.",
     )

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _FEWEST_STEPS = 2
 _STEADY, _STEADY_FEW, _FEW = 0.75, 1.0, 5
 """Share of a stretch's steps in which the rank is late: all of them where they are fewer than five."""
-_SHARE, _SHARE_UNKNOWN = 0.02, 0.10
+_SHARE, _SHARE_IMBALANCE, _SHARE_UNKNOWN = 0.02, 0.05, 0.10
+_IMBALANCE = ("compute", "slow_device")
+"""Ranks of healthy runs differ by a few per cent in the same work; with a host's own word for a cause less is enough."""
 _BEYOND_CHANCE = 3.0
 """Standard deviations of a stretch's mean beyond the largest that pure chance shows among all ranks and stretches."""
 _ALONE_SIGMAS, _ALONE_SHARE = 8.0, 0.25
@@ -104,6 +106,8 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
     reason = blame.reason(evidence, late, suspect.row, suspect.columns)
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
     steady = suspect.pattern == "each step"
+    if reason.cause in _IMBALANCE and cost < _SHARE_IMBALANCE * typical:
+        return None
     if reason.cause == "unknown" and (reason.host_bound or not steady or cost < _SHARE_UNKNOWN * typical):
         return None
     grade = severity(cost, typical) if steady or reason.cause != "unknown" else Severity.INFO

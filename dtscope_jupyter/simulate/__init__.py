@@ -39,5 +39,6 @@ def run(world_size: int = 4, steps: int = 20, faults: Sequence[Fault] = (), seed
     generator = np.random.default_rng(seed)
     played = Player(cluster, generator).play(steps)
     hosts = np.arange(world_size) // cluster.ranks_per_host
-    skew = np.round(cluster.clock_spread_ms * 1e6 * generator.standard_normal(int(hosts.max()) + 1)).astype(np.int64)[hosts]
+    skew = np.round(cluster.clock_spread_ms * 1e6 * generator.standard_normal(int(hosts.max()) + 1)).astype(np.int64)
+    skew = (skew - skew[0])[hosts]
     return mark(cluster, Assembly(cluster, played, skew).tables())

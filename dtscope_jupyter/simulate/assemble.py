@@ -78,11 +78,13 @@ class Assembly:
         )
 
     def _host(self) -> pa.Table:
-        rows = self.played.host
-        rank = np.array([row[0] for row in rows], dtype=np.int64)
-        starts, ends = (np.array([row[place] for row in rows]) for place in (3, 4))
-        step = np.array([row[1] for row in rows], dtype=np.int64)
-        columns = {"rank": rank, "step": step, "kind": [row[2] for row in rows], "start_ns": self.time(starts, rank), "end_ns": self.time(ends, rank)}
+        parts = self.played.host
+        rank = np.concatenate([part[0] for part in parts] or [self.ranks[:0]])
+        starts, ends = (_join([part[place] for part in parts]) for place in (3, 4))
+        counts = [len(part[0]) for part in parts]
+        step = np.repeat(np.array([part[1] for part in parts], dtype=np.int64), counts)
+        kind = np.repeat(np.array([part[2] for part in parts], dtype=object), counts)
+        columns = {"rank": rank, "step": step, "kind": kind, "start_ns": self.time(starts, rank), "end_ns": self.time(ends, rank)}
         return fill("host", columns)
 
     def _groups(self) -> pa.Table:

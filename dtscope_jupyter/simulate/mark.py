@@ -113,7 +113,8 @@ def _signs(fault: Fault, tables: _Tables) -> _Tables:
     if fault.cause == "never_called":
         return {"notes": fill("notes", {"rank": rank}, kind="exit", time_ns=last, value=0.0, text="ended")}
     if fault.cause == "host_stuck":
-        return {"host": fill("host", {"rank": rank}, kind="stack", start_ns=last, end_ns=last, detail="save", line="train.py:77")}
+        stack = fill("host", {"rank": rank}, kind="stack", start_ns=last, end_ns=last, detail="save", line="train.py:77")
+        return {"host": pa.concat_tables([tables["host"], stack])}
     return {}
 
 

@@ -35,8 +35,8 @@ class Played:
     exposed: list[Reals] = field(default_factory=list)
     calls: list[list[tuple[Reals, Reals, Reals]]] = field(default_factory=list)
     """Of each step and item: enqueue, start, end."""
-    host: list[tuple[int, int, str, float, float]] = field(default_factory=list)
-    """Rank, step, kind, start and end of what hosts did instead."""
+    host: list[tuple[Ints, int, str, Reals, Reals]] = field(default_factory=list)
+    """Ranks, step, kind, starts and ends of what hosts did instead of launching work."""
 
 
 class Player:
@@ -105,13 +105,13 @@ class Player:
         for fault in self.cluster.of("straggler", step):
             if fault.cause in ("compute", "slow_device"):
                 continue
-            for rank in fault.ranks:
-                lasts = fault.size * self.cluster.compute_ms * float(self.generator.uniform(0.9, 1.1))
-                if fault.cause in kinds:
-                    self.played.host.append((rank, step, kinds[fault.cause], float(clock[rank]), float(clock[rank]) + lasts))
-                clock[rank] += lasts
-                input_ms[rank] += lasts if fault.cause == "input" else 0
-                cpu[rank] += lasts if fault.cause == "garbage_collection" else 0
+            rows = self._rows(fault)
+            lasts = fault.size * self.cluster.compute_ms * self.generator.uniform(0.9, 1.1, len(rows))
+            if fault.cause in kinds:
+                self.played.host.append((rows, step, kinds[fault.cause], clock[rows], clock[rows] + lasts))
+            clock[rows] += lasts
+            input_ms[rows] += lasts if fault.cause == "input" else 0
+            cpu[rows] += lasts if fault.cause == "garbage_collection" else 0
         return clock, input_ms, cpu
 
     def _compute(self, step: int, clock: Reals, compute: Reals) -> tuple[Reals, Reals]:
@@ -126,13 +126,19 @@ class Player:
             end = self._meet(step, item, start)
             calls.append((enqueue, start, end))
             if item.blocking:
+                self._waits(step, clock, end)
                 exposed += end - clock
                 clock = end.copy()
             free = end
         clock = clock + (1 - done) * compute
         after = np.maximum(clock, free)
+        self._waits(step, clock, after)
         self.played.calls.append(calls)
         return after, exposed + after - clock
+
+    def _waits(self, step: int, starts: Reals, ends: Reals) -> None:
+        rows = np.flatnonzero(ends > starts)
+        self.played.host.append((rows, step, "collective_wait", starts[rows].copy(), ends[rows].copy()))
 
     def _meet(self, step: int, item: Item, start: Reals) -> Reals:
         """When an item's collectives end: the last start in each group, and the transfer."""
