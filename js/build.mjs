@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 // Builds the widget and the offline page's script into dtscope_jupyter/static; needs only esbuild's binary.
-import { build } from "esbuild";
+
 import { mkdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = join(here, "..", "dtscope_jupyter", "static");

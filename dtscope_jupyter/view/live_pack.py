@@ -4,12 +4,13 @@
 
     u32 length of the header (little endian), the header, zeros to a multiple of 8, then each buffer, padded likewise
 
-The header's `sizes` tells the buffers' lengths. js/src/container.ts reads it.
+The header's `sizes` tells the buffers' lengths and `crcs` their CRC-32. js/src/container.ts reads it.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,13 @@ class Message:
             part = {"table": table, "schema": number, "buffers": list(range(first, len(self.buffers)))}
             self.header.setdefault("parts", []).append(part)
 
+    def signed(self) -> dict[str, Any]:
+        """The header with the checksums of the buffers: the browser decodes nothing without."""
+        return {**self.header, "crcs": [zlib.crc32(buffer) for buffer in self.buffers]}
+
     def pack(self) -> bytes:
         """The message as one byte string."""
-        header = json.dumps({**self.header, "sizes": [len(buffer) for buffer in self.buffers]}).encode()
+        header = json.dumps({**self.signed(), "sizes": [len(buffer) for buffer in self.buffers]}).encode()
         parts = [_padded(len(header).to_bytes(4, "little") + header)]
         parts += [_padded(buffer) for buffer in self.buffers]
         return b"".join(parts)

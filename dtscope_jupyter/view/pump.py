@@ -169,7 +169,7 @@ class Pump:
         self._told = message.header.get("status", self._told)
         self._findings = message.header.get("findings", self._findings)
         message.header["frame"] = self._window.next(now)
-        self._widget.send(message.header, message.buffers)
+        self._widget.send(message.signed(), message.buffers)
 
     def _greet(self, now: float) -> None:
         """A page asked for everything: all pages begin anew from here."""

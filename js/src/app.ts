@@ -53,7 +53,15 @@ export class App {
     const timeline = new TimelinePanel(context);
     const drill = new DrillPanel(context);
     this.panels.push(status, new FindingsPanel(context), map, timeline, drill);
-    this.root.append(...this.panels.slice(0, 2).map((p) => p.root), this.empty, map.root, timeline.root, drill.root, this.tabbed(context), this.toast);
+    this.root.append(
+      ...this.panels.slice(0, 2).map((p) => p.root),
+      this.empty,
+      map.root,
+      timeline.root,
+      drill.root,
+      this.tabbed(context),
+      this.toast,
+    );
     this.limit(options.only ?? "");
     this.keys();
     this.watchTheme();
@@ -106,7 +114,11 @@ export class App {
   }
 
   private tabbed(context: Context): HTMLElement {
-    const made: Record<(typeof TABS)[number], Panel> = { gradients: new GradientsPanel(context), log: new LogPanel(context), devices: new DevicesPanel(context) };
+    const made: Record<(typeof TABS)[number], Panel> = {
+      gradients: new GradientsPanel(context),
+      log: new LogPanel(context),
+      devices: new DevicesPanel(context),
+    };
     const list = h("div.dts-tabs", { role: "tablist", "aria-label": "more panels" });
     const bodies = TABS.map((name) => {
       const panel = made[name];
@@ -132,7 +144,14 @@ export class App {
   /** Leaves only what belongs to one panel. */
   private limit(only: string): void {
     const parts: Record<string, string[]> = {
-      overlap: ["map"], waits: ["map"], bandwidth: ["map"], timeline: ["timeline", "drill"], gradients: ["gradients"], log: ["log"], devices: ["devices"], findings: ["findings", "map"],
+      overlap: ["map"],
+      waits: ["map"],
+      bandwidth: ["map"],
+      timeline: ["timeline", "drill"],
+      gradients: ["gradients"],
+      log: ["log"],
+      devices: ["devices"],
+      findings: ["findings", "map"],
     };
     if (only in { gradients: 1, log: 1, devices: 1 }) this.trail.drift({ tab: only });
     if (parts[only]) this.root.dataset.only = only;
@@ -143,12 +162,24 @@ export class App {
     return {
       model: this.model,
       signal: this.ending.signal,
-      get place() { return app.trail.here; },
-      get colors() { return app.colors; },
-      get theme() { return app.theme; },
-      get following() { return app.following; },
+      get place() {
+        return app.trail.here;
+      },
+      get colors() {
+        return app.colors;
+      },
+      get theme() {
+        return app.theme;
+      },
+      get following() {
+        return app.following;
+      },
       go: (change) => this.go(change),
-      follow: () => { this.following = true; this.followed = 0; this.redraw(); },
+      follow: () => {
+        this.following = true;
+        this.followed = 0;
+        this.redraw();
+      },
       redraw: () => this.redraw(),
       note: (text) => this.note(text),
       back: () => this.travel(this.trail.back()),
@@ -172,7 +203,9 @@ export class App {
   private note(text: string): void {
     say(this.toast, text);
     this.toast.hidden = false;
-    setTimeout(() => { this.toast.hidden = true; }, 4000);
+    setTimeout(() => {
+      this.toast.hidden = true;
+    }, 4000);
   }
 
   private keys(): void {
@@ -200,7 +233,9 @@ export class App {
     }
     this.ending.signal.addEventListener("abort", () => observer.disconnect());
     // Words such as "nothing heard for 12 s" change without a message.
-    this.quiet = window.setInterval(() => { if (this.model.status.live && !document.hidden) this.redraw(); }, 1000);
+    this.quiet = window.setInterval(() => {
+      if (this.model.status.live && !document.hidden) this.redraw();
+    }, 1000);
     requestAnimationFrame(apply);
   }
 }

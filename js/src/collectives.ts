@@ -154,7 +154,10 @@ function numbered(list: Row[]): Row[] {
 function collective(key: string, rows: Row[]): Collective {
   rows.sort((a, b) => a.rank - b.rank);
   const [first] = rows;
-  const starts = rows.map((r) => r.start).filter(Number.isFinite).sort((a, b) => a - b);
+  const starts = rows
+    .map((r) => r.start)
+    .filter(Number.isFinite)
+    .sort((a, b) => a - b);
   const paired = rows.length > 1 && starts.length === rows.length && !POINT_TO_POINT.test(first.operation);
   const latest = starts.at(-1) ?? Number.NaN;
   const durations = rows.map((r) => r.end - r.start).filter((d) => d >= 0);
@@ -167,7 +170,12 @@ function collective(key: string, rows: Row[]): Collective {
     phase: first.phase,
     groupSize: first.groupSize,
     members: rows.map((r) => ({
-      rank: r.rank, enqueue: r.enqueue, start: r.start, end: r.end, synchronous: r.synchronous, line: r.line,
+      rank: r.rank,
+      enqueue: r.enqueue,
+      start: r.start,
+      end: r.end,
+      synchronous: r.synchronous,
+      line: r.line,
       wait: paired ? latest - r.start : Number.NaN,
     })),
     last: paired ? rows.find((r) => r.start === latest)!.rank : null,

@@ -6,7 +6,11 @@ type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | EventListener | undefined>;
 
 /** h("button.quiet", {title: "..."}, "text"): an element with classes, attributes, listeners (on...) and children. */
-export function h<K extends keyof HTMLElementTagNameMap>(what: K | `${K}.${string}`, attributes: Attributes = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+export function h<K extends keyof HTMLElementTagNameMap>(
+  what: K | `${K}.${string}`,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
   const [tag, ...classes] = what.split(".");
   const element = document.createElement(tag) as HTMLElementTagNameMap[K];
   element.classList.add(...classes);
@@ -30,7 +34,12 @@ export function say(element: Element, text: string): void {
 }
 
 /** A quiet labelled select: "metric exposed". */
-export function choice(label: string, options: readonly (readonly [string, string])[], value: string, change: (value: string) => void): HTMLLabelElement & { select: HTMLSelectElement } {
+export function choice(
+  label: string,
+  options: readonly (readonly [string, string])[],
+  value: string,
+  change: (value: string) => void,
+): HTMLLabelElement & { select: HTMLSelectElement } {
   const select = h("select", { onchange: () => change(select.value) });
   for (const [key, text] of options) select.append(h("option", { value: key, selected: key === value }, text));
   const root = h("label.dts-choice", {}, h("span", {}, label), select);

@@ -41,8 +41,13 @@ function read(raw: Record<string, unknown>): Finding {
 }
 
 const WHY: Record<string, string> = {
-  compute: "more compute", slow_device: "a slower device", input: "waiting for input", host_stall: "a stalled host",
-  host_sync: "host synchronisation", host_to_device_copy: "copies to the device", garbage_collection: "garbage collection",
+  compute: "more compute",
+  slow_device: "a slower device",
+  input: "waiting for input",
+  host_stall: "a stalled host",
+  host_sync: "host synchronisation",
+  host_to_device_copy: "copies to the device",
+  garbage_collection: "garbage collection",
 };
 
 const SAYS: Record<string, (who: string, cause: string) => string> = {

@@ -24,7 +24,12 @@ export const GRADIENT_METRICS = {
   synced: { label: "synced norm", unit: "", what: "L2 norm after averaging, log scale", log: true },
   ready: { label: "ready", unit: "ms", what: "ms after the first gradient of the rank", log: false },
   nonfinite: { label: "non-finite", unit: "", what: "NaN and infinite values in the local gradient", log: true },
-  disagreement: { label: "disagreement", unit: "", what: "difference of a rank's synced norm from the largest, as a share of it", log: true },
+  disagreement: {
+    label: "disagreement",
+    unit: "",
+    what: "difference of a rank's synced norm from the largest, as a share of it",
+    log: true,
+  },
 } as const;
 
 export type GradientMetric = keyof typeof GRADIENT_METRICS;
@@ -40,7 +45,12 @@ export interface Node {
 /** The tree of modules, depth first in the model's order; single children are merged into their parents' line. */
 export function tree(parameters: readonly Parameter[]): Node[] {
   const out: Node[] = [];
-  walk([...parameters].sort((a, b) => a.id - b.id), "", 0, out);
+  walk(
+    [...parameters].sort((a, b) => a.id - b.id),
+    "",
+    0,
+    out,
+  );
   return out;
 }
 
@@ -94,7 +104,12 @@ export function foldTo(nodes: readonly Node[], most: number): Set<string> {
 }
 
 /** Values of a metric, node by node and rank by rank (row-major). */
-export function values(nodes: readonly Node[], ranks: readonly number[], rows: readonly GradientRow[], metric: GradientMetric): Float64Array {
+export function values(
+  nodes: readonly Node[],
+  ranks: readonly number[],
+  rows: readonly GradientRow[],
+  metric: GradientMetric,
+): Float64Array {
   const at = new Map<string, GradientRow>();
   const first = new Map<number, number>();
   const most = new Map<number, number>();
@@ -140,12 +155,19 @@ export function verdicts(rows: readonly GradientRow[], names: ReadonlyMap<number
   const synced = rows.filter((r) => !Number.isNaN(r.synced));
   if (synced.length) {
     const apart = worstDisagreement(synced);
-    out.push(apart.share <= 1e-4 ? { good: true, text: "synced gradients agree on all ranks" }
-      : { good: false, text: `synced gradients differ, most in ${names.get(apart.id) ?? apart.id}` });
+    out.push(
+      apart.share <= 1e-4
+        ? { good: true, text: "synced gradients agree on all ranks" }
+        : { good: false, text: `synced gradients differ, most in ${names.get(apart.id) ?? apart.id}` },
+    );
   }
   const counted = rows.filter((r) => !Number.isNaN(r.nonfinite));
   const bad = counted.filter((r) => r.nonfinite > 0);
-  if (bad.length) out.push({ good: false, text: `non-finite values on rank ${[...new Set(bad.map((r) => r.rank))].sort((a, b) => a - b).join(", ")}, in ${names.get(bad[0].id) ?? bad[0].id}` });
+  if (bad.length)
+    out.push({
+      good: false,
+      text: `non-finite values on rank ${[...new Set(bad.map((r) => r.rank))].sort((a, b) => a - b).join(", ")}, in ${names.get(bad[0].id) ?? bad[0].id}`,
+    });
   else if (counted.length) out.push({ good: true, text: "no non-finite value" });
   return out;
 }

@@ -5,7 +5,7 @@ import type { Collective } from "./collectives";
 import { clip, difference, type Intervals, total, union } from "./intervals";
 import { cover, type Lane, type StepView } from "./stepview";
 
-export const ACTIVITIES = ["compute", "input", "garbage collection", "host sync", "copy", "checkpoint", "nothing seen"] as const;
+export const ACTIVITIES = ["compute", "input", "garbage collection", "host sync", "copy", "checkpoint", "nothing"] as const;
 export type Activity = (typeof ACTIVITIES)[number];
 
 export interface Instead {
@@ -18,7 +18,12 @@ export interface Instead {
 }
 
 const KINDS: Record<string, Activity> = {
-  input: "input", gc: "garbage collection", host_sync: "host sync", copy: "copy", memcpy: "copy", checkpoint: "checkpoint",
+  input: "input",
+  gc: "garbage collection",
+  host_sync: "host sync",
+  copy: "copy",
+  memcpy: "copy",
+  checkpoint: "checkpoint",
 };
 
 /** null for a collective without a last rank, or whose last rank has no lane. */
@@ -48,8 +53,20 @@ export function activities(l: Lane, until: number): Record<Activity, number> {
   if (l.exact) take("compute", l.compute);
   for (const [kind, activity] of Object.entries(KINDS)) take(activity, cover([...l.host, ...l.spans].filter((s) => s.kind === kind)));
   if (!l.exact) take("compute", l.compute);
-  out["nothing seen"] = Math.max(0, until - l.start - total(taken));
+  out.nothing = Math.max(0, until - l.start - total(taken));
+  if (!l.exact) idle(l, out);
   return out;
+}
+
+/**
+ * On a CPU compute is whatever was not blocked; where the training thread used less CPU time than that it slept. When in the
+ * step it did is not known: it is taken to be before the collective.
+ */
+function idle(l: Lane, out: Record<Activity, number>): void {
+  if (Number.isNaN(l.cpu)) return;
+  const slept = Math.min(out.compute, Math.max(0, total(l.compute) - l.cpu - total(l.other)));
+  out.compute -= slept;
+  out.nothing += slept;
 }
 
 function names(last: Lane, others: Lane[], until: Map<number, number>): Instead["names"] {

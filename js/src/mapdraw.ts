@@ -48,13 +48,23 @@ export function geometry(width: number, ranks: number, columns: number, widest: 
   const row = ranks <= 8 ? 22 : ranks <= 24 ? 15 : Math.max(0.25, Math.min(10, 420 / ranks));
   const height = Math.max(22, Math.round(row * ranks));
   return {
-    left: LEFT, top: TOP, row, height, width: plot, total: TOP + height + BOTTOM,
+    left: LEFT,
+    top: TOP,
+    row,
+    height,
+    width: plot,
+    total: TOP + height + BOTTOM,
     cell: Math.min(widest, plot / Math.max(1, columns)),
   };
 }
 
 /** The row (place in the order) and column under a point; null outside. */
-export function hit(g: Geometry, state: Pick<MapState, "from" | "to" | "order">, x: number, y: number): { row: number; column: number } | null {
+export function hit(
+  g: Geometry,
+  state: Pick<MapState, "from" | "to" | "order">,
+  x: number,
+  y: number,
+): { row: number; column: number } | null {
   const row = Math.floor((y - g.top) / g.row);
   const column = state.from + Math.floor((x - g.left) / g.cell);
   if (row < 0 || row >= state.order.length || x < g.left || column >= state.to || column < state.from) return null;
@@ -124,7 +134,7 @@ function drawRaster(pen: Pen, g: Geometry, s: MapState, colors: Colors, ratio: n
 export function paintPixels(pixels: Uint32Array, w: number, h: number, s: MapState, table: Uint32Array): void {
   const pyramid = s.matrix.pyramids[s.metric];
   const columns = s.to - s.from;
-  const level = Math.max(0, Math.min(Math.floor(Math.log2(columns / w)), pyramid.levels.length - 1));
+  const level = Math.max(0, Math.min(Math.floor(Math.log2(columns / w)) - 1, pyramid.levels.length - 1));
   const grid = pyramid.levels[level];
   const high = pyramid.worse === "high";
   for (let y = 0; y < h; y++) {
@@ -132,17 +142,17 @@ export function paintPixels(pixels: Uint32Array, w: number, h: number, s: MapSta
     const last = Math.max(first + 1, Math.floor(((y + 1) * s.order.length) / h));
     for (let x = 0; x < w; x++) {
       const from = (s.from + Math.floor((x * columns) / w)) >> level;
-      const to = Math.max(from + 1, Math.min(grid.columns, (s.from + Math.floor(((x + 1) * columns) / w)) >> level));
+      const to = Math.max(from + 1, Math.min(grid.columns, ((s.from + Math.floor(((x + 1) * columns) / w) - 1) >> level) + 1));
       let worst = Number.NaN;
       for (let i = first; i < last; i++) {
         const row = s.order[i];
         if (row >= grid.rows) continue;
         for (let k = row * grid.capacity + from; k < row * grid.capacity + to; k++) {
           const v = grid.data[k];
-          if (v === v && !(high ? v <= worst : v >= worst)) worst = v;
+          if (!Number.isNaN(v) && !(high ? v <= worst : v >= worst)) worst = v;
         }
       }
-      if (worst === worst) pixels[y * w + x] = table[Math.round(cost(s.metric, worst, s.range) * 255)];
+      if (!Number.isNaN(worst)) pixels[y * w + x] = table[Math.round(cost(s.metric, worst, s.range) * 255)];
     }
   }
 }
@@ -157,7 +167,8 @@ function drawRows(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
     const block = s.blocks.get(i);
     if (block !== undefined && i) pen.rect(4, g.top + i * g.row - 1, g.left + g.width - 4, 1, colors.rule);
     if (i % every && !chosen) return;
-    if (every > 1 && !chosen && s.rank !== null && Math.abs(i - s.order.findIndex((r) => s.matrix.ranks[r] === s.rank)) * g.row < 12) return;
+    if (every > 1 && !chosen && s.rank !== null && Math.abs(i - s.order.findIndex((r) => s.matrix.ranks[r] === s.rank)) * g.row < 12)
+      return;
     const fill = chosen ? colors.ink : colors.quiet;
     pen.text(`rank ${rank}`, g.left - 10, y, { fill, align: "right", weight: chosen ? 700 : 400 });
     if (blamed.has(rank)) pen.text("▸", 6, y, { fill: colors.warning, weight: 700 });
@@ -174,7 +185,7 @@ function drawAxis(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
     if (!Number.isInteger(step)) continue;
     const x = g.left + ((step - first) / s.matrix.stride + 0.5) * g.cell;
     const text = integer(step);
-    if (x - pen.measure(text) / 2 < edge || x > g.left + g.width - (s.matrix.exact.columns > 0 ? 300 : 170)) continue;
+    if (x - pen.measure(text) / 2 < edge || x > g.left + g.width - (s.matrix.exact.columns > 0 ? 310 : 195)) continue;
     pen.text(text, x, y, { fill: colors.quiet, align: "center" });
     edge = x + pen.measure(text);
   }
@@ -184,7 +195,7 @@ function drawAxis(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
 function drawLegend(pen: Pen, right: number, y: number, s: MapState, colors: Colors): void {
   const unit = METRICS[s.metric].unit;
   const [blank, strong] = [blankEnd(s.metric, s.range), strongEnd(s.metric, s.range)];
-    const high = `${round(strong)}${unit ? ` ${unit}` : ""}`;
+  const high = `${round(strong)}${unit ? ` ${unit}` : ""}`;
   const x = right - pen.measure(high);
   pen.text(high, x, y, { fill: colors.quiet });
   if (s.matrix.exact.columns > 0) {

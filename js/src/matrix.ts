@@ -87,7 +87,7 @@ export class StepMatrix {
     for (let r = row ?? 0; r < (row === null ? grid.rows : Math.min(row + 1, grid.rows)); r++) {
       for (let c = from; c < Math.min(to, grid.columns); c++) {
         const v = grid.data[r * grid.capacity + c];
-        if (v === v) {
+        if (!Number.isNaN(v)) {
           sum += v;
           count++;
         }
@@ -107,7 +107,7 @@ export class StepMatrix {
     const jump = Math.max(1, Math.floor((grid.rows * grid.columns) / 20_000));
     for (let k = 0; k < grid.rows * grid.columns; k += jump) {
       const v = grid.data[Math.floor(k / grid.columns) * grid.capacity + (k % grid.columns)];
-      if (v === v) seen.push(v);
+      if (!Number.isNaN(v)) seen.push(v);
     }
     const sorted = Float64Array.from(seen).sort();
     const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;

@@ -8,15 +8,51 @@ export interface Metric {
   readonly label: string;
   readonly unit: string;
   readonly worse: Worse;
+  /** Beside the title. */
   readonly what: string;
+  /** How it is defined, for whoever points at the title. */
+  readonly means: string;
 }
 
 export const METRICS = {
-  exposed: { label: "Exposed communication", unit: "ms", worse: "high", what: "communication without compute under it, ms a step" },
-  ratio: { label: "Overlap ratio", unit: "", worse: "low", what: "share of communication under compute; 0.8 and above good, below 0.4 needs work" },
-  wait: { label: "Wait", unit: "ms", worse: "high", what: "waiting for the last rank in collectives, ms a step" },
-  step: { label: "Step time", unit: "ms", worse: "high", what: "ms a step; blank up to the median" },
-  bandwidth: { label: "Bus bandwidth", unit: "GB/s", worse: "low", what: "bytes on the wire over transfer time, GB/s" },
+  exposed: {
+    label: "Exposed communication",
+    unit: "ms",
+    worse: "high",
+    what: "ms a step, rank × step",
+    means:
+      "Communication time without compute under it. On a CPU compute is the time in which the training thread is not blocked in a collective or its wait.",
+  },
+  ratio: {
+    label: "Overlap ratio",
+    unit: "",
+    worse: "low",
+    what: "share of communication under compute; 0.8 is good, below 0.4 needs work",
+    means:
+      "Communication time under compute over all communication time. 0.8 and above is good, 0.4 to 0.8 middling, below 0.4 needs work.",
+  },
+  wait: {
+    label: "Wait",
+    unit: "ms",
+    worse: "high",
+    what: "for the last rank in collectives, ms a step",
+    means: "Sum over the step's collectives of the latest start over ranks minus this rank's start.",
+  },
+  step: {
+    label: "Step time",
+    unit: "ms",
+    worse: "high",
+    what: "ms; blank up to the median",
+    means: "From the start of the step to its end.",
+  },
+  bandwidth: {
+    label: "Bus bandwidth",
+    unit: "GB/s",
+    worse: "low",
+    what: "wire bytes over transfer time, GB/s",
+    means:
+      "Bytes on the wire (nccl-tests' factors) of the step's collectives over the sum of their transfer times, the shortest duration over ranks.",
+  },
 } as const satisfies Record<string, Metric>;
 
 export type MetricName = keyof typeof METRICS;

@@ -3,6 +3,7 @@
 // Everything a page knows of a run, and how a message of the pump changes it.
 import { busBandwidth, type Collective, match, readRow, waits } from "./collectives";
 import type { Message } from "./container";
+import { crc32 } from "./crc";
 import { aligned, decode, Epoch, Pool } from "./decode";
 import { type Finding, readFindings } from "./finding";
 import type { GradientRow, Parameter } from "./gradients";
@@ -26,7 +27,15 @@ export interface Status {
 }
 
 const NEW_STATUS: Status = {
-  title: "", world_size: null, backend: null, state: "waiting", message: "", live: false, ranks: {}, skipped: 0, damaged: 0,
+  title: "",
+  world_size: null,
+  backend: null,
+  state: "waiting",
+  message: "",
+  live: false,
+  ranks: {},
+  skipped: 0,
+  damaged: 0,
 };
 
 export interface Tile {
@@ -74,12 +83,13 @@ export class Model {
   ingest({ header, buffers }: Message): void {
     if (header.reset) this.clear();
     if (typeof header.frame === "number") this.frame = header.frame;
+    const whole = this.checked(header.crcs, buffers);
     for (const { id, buffer } of (header.schemas ?? []) as { id: number; buffer: number }[]) {
-      this.schemas.set(id, aligned(buffers[buffer]));
+      if (whole[buffer]) this.schemas.set(id, whole[buffer]);
     }
     if (header.status) this.status = { ...this.status, ...(header.status as Partial<Status>) };
     this.grows ||= this.status.live;
-    for (const part of (header.parts ?? []) as Part[]) this.part(part, buffers);
+    for (const part of (header.parts ?? []) as Part[]) this.part(part, whole);
     if (header.findings) this.findings = readFindings(header.findings);
     for (const { rank, text } of (header.log ?? []) as { rank: number; text: string }[]) this.logs.append(rank, text);
     this.heard = typeof performance === "undefined" ? 0 : performance.now();
@@ -150,26 +160,34 @@ export class Model {
     const text = (code: number) => this.pool.text(code) ?? "";
     this.tables.parameters.each(null, (c, i) => {
       const id = c.parameter_id[i];
-      if (!found.has(id) || c.bucket[i] >= 0) found.set(id, { id, name: text(c.parameter[i]), shape: text(c.shape[i]), bucket: c.bucket[i] });
+      if (!found.has(id) || c.bucket[i] >= 0)
+        found.set(id, { id, name: text(c.parameter[i]), shape: text(c.shape[i]), bucket: c.bucket[i] });
     });
     return [...found.values()].sort((a, b) => a.id - b.id);
   }
 
-  /** Newest step up to `step` that has rows of the table; null where none is here. */
-  stepWith(table: "gradients" | "gradient_tiles", step: number): number | null {
-    let best: number | null = null;
+  /** Newest step up to `step` that has a value in that column of the table; null where none is here. */
+  stepWith(table: "gradients" | "gradient_tiles", step: number, column = "rank"): number | null {
+    let best = -1;
     for (const s of this.tables[table].segments) {
-      if (s.minStep > step) continue;
-      if (s.maxStep <= step) best = Math.max(best ?? -1, s.maxStep);
-      else for (let i = 0; i < s.length; i++) if (s.columns.step[i] <= step) best = Math.max(best ?? -1, s.columns.step[i]);
+      if (s.minStep > step || s.maxStep <= best) continue;
+      const [steps, values] = [s.columns.step, s.columns[column]];
+      for (let i = 0; i < s.length; i++) if (steps[i] <= step && steps[i] > best && !Number.isNaN(values[i])) best = steps[i];
     }
-    return best;
+    return best < 0 ? null : best;
   }
 
   gradients(step: number): GradientRow[] {
     const out: GradientRow[] = [];
     this.tables.gradients.each(step, (c, i) => {
-      out.push({ id: c.parameter_id[i], rank: c.rank[i], ready: c.ready_ns[i], local: c.local_norm[i], synced: c.synced_norm[i], nonfinite: c.nonfinite[i] });
+      out.push({
+        id: c.parameter_id[i],
+        rank: c.rank[i],
+        ready: c.ready_ns[i],
+        local: c.local_norm[i],
+        synced: c.synced_norm[i],
+        nonfinite: c.nonfinite[i],
+      });
     });
     return out;
   }
@@ -178,7 +196,8 @@ export class Model {
     const out: Tile[] = [];
     this.tables.gradient_tiles.each(step, (c, i, segment) => {
       const [values, histogram] = [segment.lists.values[i], segment.lists.histogram[i]];
-      if (c.parameter_id[i] === id && values) out.push({ rank: c.rank[i], height: c.height[i], width: c.width[i], values, histogram: histogram ?? [] });
+      if (c.parameter_id[i] === id && values)
+        out.push({ rank: c.rank[i], height: c.height[i], width: c.width[i], values, histogram: histogram ?? [] });
     });
     return out.sort((a, b) => a.rank - b.rank);
   }
@@ -243,15 +262,26 @@ export class Model {
     this.cached = null;
   }
 
-  private part(part: Part, buffers: Uint8Array[]): void {
+  /** The buffers at places that typed arrays can use, null for those whose checksum is wrong. */
+  private checked(crcs: unknown, buffers: Uint8Array[]): (Uint8Array | null)[] {
+    return buffers.map((buffer, i) => {
+      if (Array.isArray(crcs) && crc32(buffer) === crcs[i]) return aligned(buffer);
+      this.damaged++;
+      return null;
+    });
+  }
+
+  private part(part: Part, buffers: (Uint8Array | null)[]): void {
     const spec = TABLES[part.table];
     const schema = this.schemas.get(part.schema);
     if (!spec || !schema) return;
     try {
-      const rows = decode(schema, part.buffers.map((b) => aligned(buffers[b])), spec, this.pool, this.epoch);
+      const whole = part.buffers.map((b) => buffers[b]).filter((b) => b !== null);
+      const rows = decode(schema, whole, spec, this.pool, this.epoch);
       this.tables[part.table].append(rows);
       if (part.table === "steps") this.steps(rows.columns, rows.length);
-      if (part.table === "collectives") for (let i = 0; i < rows.length; i++) if (rows.columns.step[i] >= 0) this.dirty.add(rows.columns.step[i]);
+      if (part.table === "collectives")
+        for (let i = 0; i < rows.length; i++) if (rows.columns.step[i] >= 0) this.dirty.add(rows.columns.step[i]);
       if (part.table === "clocks") this.clockRows(rows.columns, rows.length);
     } catch (error) {
       this.damaged++;
@@ -292,12 +322,22 @@ export class Model {
   }
 
   private facts(step: number): RankFacts[] {
-    const facts = new Map<number, { rank: number; start: number; end: number; spans: Span[]; host: Span[] }>();
+    const facts = new Map<number, { rank: number; start: number; end: number; cpu: number; spans: Span[]; host: Span[] }>();
     this.tables.steps.each(step, (c, i) => {
       const shift = this.offset(c.rank[i]);
-      facts.set(c.rank[i], { rank: c.rank[i], start: c.start_ns[i] + shift, end: c.end_ns[i] + shift, spans: [], host: [] });
+      facts.set(c.rank[i], {
+        rank: c.rank[i],
+        start: c.start_ns[i] + shift,
+        end: c.end_ns[i] + shift,
+        cpu: c.thread_cpu_ms[i],
+        spans: [],
+        host: [],
+      });
     });
-    for (const [table, list] of [["spans", "spans"], ["host", "host"]] as const) {
+    for (const [table, list] of [
+      ["spans", "spans"],
+      ["host", "host"],
+    ] as const) {
       this.tables[table].each(step, (c, i) => facts.get(c.rank[i])?.[list].push(this.span(c, i, table)));
     }
     return [...facts.values()];

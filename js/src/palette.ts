@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours: one palette for widget, picture and figures; which of its themes holds is read from JupyterLab.
 import palette from "../../dtscope_jupyter/view/palette.json";
-import { hex, luminance, lookup } from "./scales";
+import { hex, lookup, luminance } from "./scales";
 
 export type Theme = keyof typeof palette;
 export type Colors = (typeof palette)["light"];

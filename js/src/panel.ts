@@ -67,7 +67,13 @@ export function copyMenu(context: Context, name: string, surface: Surface | null
   menu.addEventListener("keydown", (event) => {
     if (event.key === "Escape") menu.open = false;
   });
-  document.addEventListener("pointerdown", (event) => { if (!menu.contains(event.target as Node)) menu.open = false; }, { signal: context.signal });
+  document.addEventListener(
+    "pointerdown",
+    (event) => {
+      if (!menu.contains(event.target as Node)) menu.open = false;
+    },
+    { signal: context.signal },
+  );
   return menu;
 }
 

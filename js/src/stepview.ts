@@ -20,6 +20,8 @@ export interface RankFacts {
   readonly rank: number;
   readonly start: number;
   readonly end: number;
+  /** CPU time of the training thread in ms, NaN where unknown. */
+  readonly cpu: number;
   readonly spans: Span[];
   readonly host: Span[];
 }
@@ -64,14 +66,21 @@ function lane(facts: RankFacts, collectives: Collective[]): Lane {
   const copies = facts.spans.filter((s) => s.kind === "memcpy");
   const other = cover([...copies, ...facts.host.filter((h) => HOST_SHOWN.has(h.kind))]);
   return {
-    ...facts, compute, comm, exact, other,
+    ...facts,
+    compute,
+    comm,
+    exact,
+    other,
     overlapped: intersection(comm, compute),
     exposed: difference(comm, compute),
   };
 }
 
 export function cover(list: readonly { start: number; end: number }[]): Intervals {
-  return union(list.map((s) => s.start), list.map((s) => s.end));
+  return union(
+    list.map((s) => s.start),
+    list.map((s) => s.end),
+  );
 }
 
 /** Exposed time of one collective on one rank, in ms: its own time without compute. */

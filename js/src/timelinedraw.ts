@@ -79,10 +79,12 @@ export function spanRows(lane: Lane): SpanRow[] {
       if (list) list.push(span);
       else byRow.set(span.row, [span]);
     }
-    rows = [...byRow].sort(([a], [b]) => a.localeCompare(b)).map(([name, spans]) => {
-      spans.sort((a, b) => a.start - b.start);
-      return { name, spans, set: cover(spans) };
-    });
+    rows = [...byRow]
+      .sort(([a], [b]) => a.localeCompare(b))
+      .map(([name, spans]) => {
+        spans.sort((a, b) => a.start - b.start);
+        return { name, spans, set: cover(spans) };
+      });
     rowsOf.set(lane, rows);
   }
   return rows;
@@ -215,7 +217,8 @@ function drawSpans(pen: Pen, row: SpanRow, x: Linear, y: number, s: TimelineStat
     const wide = Math.max(0.6, Math.min(x.at(span.end), x.high) - left);
     pen.rect(left, y, wide > 3 ? wide - 0.5 : wide, high, rowColor(span, colors));
     if (sought && span.name.toLowerCase().includes(sought)) pen.frame(left, y, Math.max(2, wide), high, colors.exposed, 1.5);
-    if (wide > 44) pen.within(left, y, wide - 3, high, () => pen.text(span.name, left + 3, y + high / 2, { fill: inkFor(span, colors), size: 10 }));
+    if (wide > 44)
+      pen.within(left, y, wide - 3, high, () => pen.text(span.name, left + 3, y + high / 2, { fill: inkFor(span, colors), size: 10 }));
   }
 }
 

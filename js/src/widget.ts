@@ -35,7 +35,14 @@ const ASK_AGAIN_MS = 2000;
 function initialize({ model: widget }: { model: Widget }): () => void {
   const key = widget.get("key") as string;
   const live = widget.get("live") as boolean;
-  const page: Page = { model: new Model(live ? undefined : STATIC_CELLS), apps: new Set(), widget, gap: false, gone: false, asked: Number.NEGATIVE_INFINITY };
+  const page: Page = {
+    model: new Model(live ? undefined : STATIC_CELLS),
+    apps: new Set(),
+    widget,
+    gap: false,
+    gone: false,
+    asked: Number.NEGATIVE_INFINITY,
+  };
   pages.set(key, page);
   takeSnapshot(page);
   widget.on("change:snapshot", () => {

@@ -29,8 +29,14 @@ export class DevicesPanel implements Panel {
   private shown = -1;
 
   constructor(private readonly context: Context) {
-    const head = h("thead", {}, h("tr", {}, ...HEADS.map((t, i) => h("th", { scope: "col", class: i === 1 || i === 10 ? "dts-text" : "" }, t))));
-    this.frame.body.append(h("div.dts-scroll", {}, h("table.dts-table", { "aria-label": "latest sample of each device" }, head, this.body)));
+    const head = h(
+      "thead",
+      {},
+      h("tr", {}, ...HEADS.map((t, i) => h("th", { scope: "col", class: i === 1 || i === 10 ? "dts-text" : "" }, t))),
+    );
+    this.frame.body.append(
+      h("div.dts-scroll", {}, h("table.dts-table", { "aria-label": "latest sample of each device" }, head, this.body)),
+    );
     this.frame.controls.append(copyMenu(context, "devices", null, () => this.csv()));
     this.root = this.frame.root;
   }
@@ -42,10 +48,21 @@ export class DevicesPanel implements Panel {
     const samples = this.samples();
     say(this.frame.sub, samples.length ? "latest sample" : "no device has been sampled yet");
     this.frame.body.hidden = !samples.length;
-    fill(this.body, ...samples.map((s) => h("tr", {},
-      h("td", {}, String(s.rank)), h("td.dts-text", { title: s.name }, s.name ? `${s.device} ${s.name}` : s.device), h("td", {}, number(s.use)), h("td", {}, spark(s.trend)),
-      ...[bytes(s.memory), number(s.clock), number(s.power), number(s.heat), bytes(s.rx), bytes(s.tx)].map((t) => h("td", {}, t)),
-      h("td.dts-text", { class: s.throttle ? "dts-costs dts-text" : "dts-text" }, s.throttle || "–"))));
+    fill(
+      this.body,
+      ...samples.map((s) =>
+        h(
+          "tr",
+          {},
+          h("td", {}, String(s.rank)),
+          h("td.dts-text", { title: s.name }, s.name ? `${s.device} ${s.name}` : s.device),
+          h("td", {}, number(s.use)),
+          h("td", {}, spark(s.trend)),
+          ...[bytes(s.memory), number(s.clock), number(s.power), number(s.heat), bytes(s.rx), bytes(s.tx)].map((t) => h("td", {}, t)),
+          h("td.dts-text", { class: s.throttle ? "dts-costs dts-text" : "dts-text" }, s.throttle || "–"),
+        ),
+      ),
+    );
   }
 
   private samples(): Sample[] {
@@ -57,8 +74,18 @@ export class DevicesPanel implements Panel {
       const trend = found.get(key)?.trend ?? [];
       trend.push(c.utilization[i]);
       found.set(key, {
-        rank: c.rank[i], device, name: pool.text(c.name[i]) ?? "", use: c.utilization[i], memory: c.memory_bytes[i], clock: c.clock_mhz[i],
-        power: c.power_w[i], heat: c.temperature_c[i], throttle: pool.text(c.throttle[i]) ?? "", rx: c.link_rx_bytes_s[i], tx: c.link_tx_bytes_s[i], trend,
+        rank: c.rank[i],
+        device,
+        name: pool.text(c.name[i]) ?? "",
+        use: c.utilization[i],
+        memory: c.memory_bytes[i],
+        clock: c.clock_mhz[i],
+        power: c.power_w[i],
+        heat: c.temperature_c[i],
+        throttle: pool.text(c.throttle[i]) ?? "",
+        rx: c.link_rx_bytes_s[i],
+        tx: c.link_tx_bytes_s[i],
+        trend,
       });
     });
     return [...found.values()].sort((a, b) => a.rank - b.rank || a.device.localeCompare(b.device));
@@ -66,7 +93,8 @@ export class DevicesPanel implements Panel {
 
   private csv(): string {
     const lines = ["rank,device,name,busy_percent,memory_bytes,clock_mhz,power_w,temperature_c,received_bytes_s,sent_bytes_s,throttle"];
-    for (const s of this.samples()) lines.push([s.rank, s.device, s.name, s.use, s.memory, s.clock, s.power, s.heat, s.rx, s.tx, s.throttle].map(csvField).join());
+    for (const s of this.samples())
+      lines.push([s.rank, s.device, s.name, s.use, s.memory, s.clock, s.power, s.heat, s.rx, s.tx, s.throttle].map(csvField).join());
     return lines.join("\n");
   }
 }

@@ -37,11 +37,19 @@ export class DrillPanel implements Panel {
   update(): void {
     const { model, place } = this.context;
     const view = place.step === null ? null : model.view(place.step);
-    this.root.hidden = !view || !view.collectives.length;
-    if (!view || !view.collectives.length) return;
+    this.root.hidden = !view?.collectives.length;
+    if (!view?.collectives.length) return;
     const chosen = view.collectives.find((c) => c.key === place.collective) ?? costliest(view);
     const rank = place.rank ?? this.waiting(view, chosen);
-    const key = [view.step, rank, chosen?.key, model.tables.collectives.version, model.tables.spans.version, model.tables.host.version, model.tables.steps.version].join();
+    const key = [
+      view.step,
+      rank,
+      chosen?.key,
+      model.tables.collectives.version,
+      model.tables.spans.version,
+      model.tables.host.version,
+      model.tables.steps.version,
+    ].join();
     if (key === this.shown) return;
     this.shown = key;
     this.collectives(view, rank, chosen);
@@ -73,14 +81,27 @@ export class DrillPanel implements Panel {
     const pick = () => this.context.go({ collective: c.key });
     const line = c.members.find((m) => m.line)?.line;
     const cells: [string, string][] = [
-      [String(i + 1), "dts-quiet"], [c.operation, "dts-text"], [c.bucket >= 0 ? String(c.bucket) : "–", ""], [number(c.bytes / 2 ** 20), ""],
-      [fixed(r.wait, digits.wait), late ? "dts-costs" : ""], [fixed(c.transfer, digits.transfer), ""], [fixed(r.exposed, digits.exposed), ""],
+      [String(i + 1), "dts-quiet"],
+      [c.operation, "dts-text"],
+      [c.bucket >= 0 ? String(c.bucket) : "–", ""],
+      [number(c.bytes / 2 ** 20), ""],
+      [fixed(r.wait, digits.wait), late ? "dts-costs" : ""],
+      [fixed(c.transfer, digits.transfer), ""],
+      [fixed(r.exposed, digits.exposed), ""],
       [c.last === null ? "–" : `rank ${c.last}`, late ? "dts-costs" : ""],
     ];
-    return h("tr", {
-      tabindex: 0, "aria-selected": chosen, class: chosen ? "dts-chosen" : "", title: `process group ${c.group}${c.phase ? `, ${c.phase}` : ""}${line ? `, ${line}` : ""}`,
-      onclick: pick, onkeydown: (e) => this.key(e as KeyboardEvent, pick),
-    }, ...cells.map(([text, name]) => h("td", { class: name }, text)));
+    return h(
+      "tr",
+      {
+        tabindex: 0,
+        "aria-selected": chosen,
+        class: chosen ? "dts-chosen" : "",
+        title: `process group ${c.group}${c.phase ? `, ${c.phase}` : ""}${line ? `, ${line}` : ""}`,
+        onclick: pick,
+        onkeydown: (e) => this.key(e as KeyboardEvent, pick),
+      },
+      ...cells.map(([text, name]) => h("td", { class: name }, text)),
+    );
   }
 
   private key(e: KeyboardEvent, pick: () => void): void {
@@ -98,7 +119,10 @@ export class DrillPanel implements Panel {
     if (!found) {
       say(this.right.title, "Nobody is late");
       say(this.right.sub, "");
-      return fill(this.right.body, h("p.dts-sub", {}, "All ranks begin the collectives of this step together, to within half a percent of it."));
+      return fill(
+        this.right.body,
+        h("p.dts-sub", {}, "All ranks begin the collectives of this step together, to within half a percent of it."),
+      );
     }
     say(this.right.title, `What rank ${found.rank} did instead`);
     fill(this.right.body, this.bars(found), this.names(found, view));
@@ -106,14 +130,27 @@ export class DrillPanel implements Panel {
 
   private bars(found: Instead): HTMLElement {
     const most = Math.max(0.001, found.lateBy, ...found.rows.map((r) => r.more));
-    const rows = found.rows.filter((r) => r.own > 0.0005 || r.others > 0.0005).map((r) => {
-      const share = Math.max(0, r.more / most) * 100;
-      const costs = r.more > 0.25 * found.lateBy;
-      const bar = h("div.dts-bar", {}, h("i", { style: `width:${share.toFixed(1)}%` }));
-      return h("tr", { class: costs ? "dts-strong" : "" }, h("td.dts-text", {}, r.activity), h("td.dts-barcell", {}, bar),
-        h("td", {}, signed(r.more)), h("td.dts-quiet", {}, fixed(r.own, 1)), h("td.dts-quiet", {}, fixed(r.others, 1)));
-    });
-    const head = h("thead", {}, h("tr", {}, h("th.dts-text", { colspan: 2 }, "until it joined"), h("th", {}, "more ms"), h("th", {}, "own"), h("th", {}, "others")));
+    const rows = found.rows
+      .filter((r) => r.own > 0.0005 || r.others > 0.0005)
+      .map((r) => {
+        const share = Math.max(0, r.more / most) * 100;
+        const costs = r.more > 0.25 * found.lateBy;
+        const bar = h("div.dts-bar", {}, h("i", { style: `width:${share.toFixed(1)}%` }));
+        return h(
+          "tr",
+          { class: costs ? "dts-strong" : "" },
+          h("td.dts-text", {}, r.activity),
+          h("td.dts-barcell", {}, bar),
+          h("td", {}, signed(r.more)),
+          h("td.dts-quiet", {}, fixed(r.own, 1)),
+          h("td.dts-quiet", {}, fixed(r.others, 1)),
+        );
+      });
+    const head = h(
+      "thead",
+      {},
+      h("tr", {}, h("th.dts-text", { colspan: 2 }, "until it joined"), h("th", {}, "more ms"), h("th", {}, "own"), h("th", {}, "others")),
+    );
     return h("table.dts-table.dts-instead", {}, head, h("tbody", {}, ...rows));
   }
 
@@ -121,7 +158,13 @@ export class DrillPanel implements Panel {
     const others = view.lanes.filter((l) => l.rank !== found.rank).map((l) => l.rank);
     const lines = found.names.map((n) => {
       const only = n.only && others.length ? ` · only on rank ${found.rank}` : "";
-      return h("div.dts-name", {}, h("code", {}, n.name), h("div.dts-sub", {}, `${n.count > 1 ? `${n.count} × ${duration(n.more / n.count)}` : duration(n.more)} · ${n.row}${only}`), n.line ? h("code", {}, n.line) : null);
+      return h(
+        "div.dts-name",
+        {},
+        h("code", {}, n.name),
+        h("div.dts-sub", {}, `${n.count > 1 ? `${n.count} × ${duration(n.more / n.count)}` : duration(n.more)} · ${n.row}${only}`),
+        n.line ? h("code", {}, n.line) : null,
+      );
     });
     const bare = `Late by ${duration(found.lateBy)}. The host and kernel tables of this step name nothing more: capture a profile to see the kernels.`;
     return h("div", {}, ...(lines.length ? lines : [h("p.dts-sub", {}, bare)]));
@@ -130,7 +173,9 @@ export class DrillPanel implements Panel {
   private csv(): string {
     const lines = ["position,process_group,operation,bucket,bytes,wait_ms,transfer_ms,exposed_ms,last_rank"];
     this.rows.forEach(({ collective: c, wait, exposed }, i) => {
-      lines.push([i + 1, c.group, c.operation, c.bucket >= 0 ? c.bucket : null, c.bytes, wait, c.transfer, exposed, c.last].map(csvField).join());
+      lines.push(
+        [i + 1, c.group, c.operation, c.bucket >= 0 ? c.bucket : null, c.bytes, wait, c.transfer, exposed, c.last].map(csvField).join(),
+      );
     });
     return lines.join("\n");
   }
@@ -139,4 +184,3 @@ export class DrillPanel implements Panel {
 function signed(ms: number): string {
   return Math.abs(ms) < 0.05 ? "0.0" : `${ms > 0 ? "+" : ""}${fixed(ms, 1)}`;
 }
-

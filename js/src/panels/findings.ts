@@ -21,10 +21,12 @@ export class FindingsPanel implements Panel {
     this.root.hidden = !findings.length;
     const [first, ...rest] = findings;
     if (!first) return fill(this.root);
-    const more = rest.length > 0 && button(this.open ? "fewer" : `${plural(rest.length, "more finding")}`, () => {
-      this.open = !this.open;
-      this.context.redraw();
-    });
+    const more =
+      rest.length > 0 &&
+      button(this.open ? "fewer" : `${plural(rest.length, "more finding")}`, () => {
+        this.open = !this.open;
+        this.context.redraw();
+      });
     if (more) more.setAttribute("aria-expanded", String(this.open));
     fill(this.root, this.line(first), ...(this.open ? rest.map((f) => this.line(f)) : []), more);
   }
@@ -33,7 +35,13 @@ export class FindingsPanel implements Panel {
     const show = button("show ›", () => this.show(f), `show where: ${f.sentence}`);
     const words = h("div", {}, h("strong", {}, f.sentence), h("div.dts-sub", {}, detail(f)));
     const sign = { critical: "✕", warning: "!", info: "i" }[f.severity] ?? "i";
-    return h("div.dts-finding", { "data-severity": f.severity }, h("b.dts-sign", { "aria-label": f.severity }, sign), words, f.steps.length || f.ranks.length ? show : null);
+    return h(
+      "div.dts-finding",
+      { "data-severity": f.severity },
+      h("b.dts-sign", { "aria-label": f.severity }, sign),
+      words,
+      f.steps.length || f.ranks.length ? show : null,
+    );
   }
 
   private show(f: Finding): void {
@@ -41,7 +49,11 @@ export class FindingsPanel implements Panel {
     const newest = model.newestWhole ?? model.matrix.lastStep;
     const steps = f.steps.filter((s) => s <= newest && model.view(s) !== null);
     const step = steps.length ? steps[steps.length >> 1] : null;
-    this.context.go({ rank: f.ranks[0] ?? null, ...(step === null ? {} : { step, collective: null }), ...(f.kind === "nonfinite" ? { tab: "gradients" } : {}) });
+    this.context.go({
+      rank: f.ranks[0] ?? null,
+      ...(step === null ? {} : { step, collective: null }),
+      ...(f.kind === "nonfinite" ? { tab: "gradients" } : {}),
+    });
     if (step === null && f.steps.length) this.context.note("the steps of this finding are no longer in the page");
   }
 }

@@ -3,7 +3,18 @@
 // Gradient map: module or parameter x rank at one step.
 import { choice, fill, h, say } from "../dom";
 import { csvField, duration, integer, number } from "../format";
-import { foldTo, GRADIENT_METRICS, type GradientMetric, type GradientRow, type Node, type Parameter, tree, values, verdicts, visible } from "../gradients";
+import {
+  foldTo,
+  GRADIENT_METRICS,
+  type GradientMetric,
+  type GradientRow,
+  type Node,
+  type Parameter,
+  tree,
+  values,
+  verdicts,
+  visible,
+} from "../gradients";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import type { Pen } from "../pen";
 import { css, inkOn, ramp } from "../scales";
@@ -11,6 +22,13 @@ import { place, Surface } from "../surface";
 import { tilesView } from "./tiles";
 
 const KEYS = "up and down choose a line, Enter folds or unfolds it, left and right change the step";
+const COLUMNS: Record<GradientMetric, string> = {
+  local: "local_norm",
+  synced: "synced_norm",
+  ready: "ready_ns",
+  nonfinite: "nonfinite",
+  disagreement: "synced_norm",
+};
 const HIGH = 20;
 const MOST = 14;
 
@@ -20,9 +38,11 @@ export class GradientsPanel implements Panel {
   private readonly surface: Surface;
   private readonly words = h("div.dts-verdicts");
   private readonly slider: HTMLInputElement;
+  private readonly metricChoice: ReturnType<typeof choice>;
   private readonly pictures = h("div.dts-tiles");
   private readonly empty = h("p.dts-sub");
   private metric: GradientMetric = "local";
+  private picked = false;
   private nodes: Node[] = [];
   private shown: Node[] = [];
   private folded: Set<string> | null = null;
@@ -34,10 +54,22 @@ export class GradientsPanel implements Panel {
   constructor(private readonly context: Context) {
     this.surface = new Surface("gradients by parameter and rank", KEYS, () => context.redraw(), context.signal);
     const options = (Object.keys(GRADIENT_METRICS) as GradientMetric[]).map((m) => [m, GRADIENT_METRICS[m].label] as const);
-    this.slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "step", oninput: () => context.go({ step: Number(this.slider.value), collective: null }) });
+    this.metricChoice = choice("show", options, this.metric, (m) => {
+      this.metric = m as GradientMetric;
+      this.picked = true;
+      context.redraw();
+    });
+    this.slider = h("input", {
+      type: "range",
+      min: 0,
+      max: 0,
+      step: 1,
+      "aria-label": "step",
+      oninput: () => context.go({ step: Number(this.slider.value), collective: null }),
+    });
     this.frame.controls.append(
       h("label.dts-choice", {}, h("span", {}, "step"), this.slider),
-      choice("show", options, this.metric, (m) => { this.metric = m as GradientMetric; context.redraw(); }),
+      this.metricChoice,
       copyMenu(context, "gradients", this.surface, () => this.csv()),
     );
     this.frame.body.append(this.empty, h("div.dts-beside", {}, this.surface.root, this.words), this.pictures);
@@ -50,11 +82,17 @@ export class GradientsPanel implements Panel {
     const { model, place: here } = this.context;
     this.range();
     const wanted = here.step ?? model.matrix.lastStep;
-    const step = model.stepWith("gradients", wanted);
+    if (!this.picked) this.prefer(wanted);
+    const step = model.stepWith("gradients", wanted, COLUMNS[this.metric]);
     this.surface.root.parentElement!.hidden = step === null;
     this.empty.hidden = step !== null;
     if (step === null) {
-      say(this.empty, model.matrix.columns ? "No gradient has been recorded up to this step." : "No step has been recorded yet.");
+      say(
+        this.empty,
+        model.matrix.columns
+          ? `No ${GRADIENT_METRICS[this.metric].label} of a gradient has been recorded up to this step.`
+          : "No step has been recorded yet.",
+      );
       say(this.frame.sub, "");
       this.pictures.hidden = true;
       return;
@@ -63,6 +101,13 @@ export class GradientsPanel implements Panel {
     const earlier = step === wanted ? "" : `, the last recorded before step ${integer(wanted)}`;
     say(this.frame.sub, `${GRADIENT_METRICS[this.metric].what} · step ${integer(step)}${earlier}`);
     this.draw(step, model.gradients(step));
+  }
+
+  /** Shows what there is until the user has chosen: norms, else when gradients were ready. */
+  private prefer(step: number): void {
+    const found = (["local", "synced", "ready"] as const).find((m) => this.context.model.stepWith("gradients", step, COLUMNS[m]) !== null);
+    this.metric = found ?? "local";
+    this.metricChoice.select.value = this.metric;
   }
 
   private range(): void {
@@ -84,8 +129,11 @@ export class GradientsPanel implements Panel {
   private draw(step: number, rows: GradientRow[]): void {
     const { colors } = this.context;
     const ranks = [...new Set(rows.map((r) => r.rank))].sort((a, b) => a - b);
-    const known = this.nodes.length ? this.nodes : [...new Set(rows.map((r) => r.id))].sort((a, b) => a - b)
-      .map((id) => ({ path: String(id), label: `parameter ${id}`, depth: 0, leaf: true, ids: [id] }));
+    const known = this.nodes.length
+      ? this.nodes
+      : [...new Set(rows.map((r) => r.id))]
+          .sort((a, b) => a - b)
+          .map((id) => ({ path: String(id), label: `parameter ${id}`, depth: 0, leaf: true, ids: [id] }));
     this.shown = visible(known, this.folded ?? new Set());
     this.table = { ranks, values: values(this.shown, ranks, rows, this.metric), step, left: 0 };
     this.surface.paint(this.shown.length * HIGH + 24, (pen, width) => this.cells(pen, width));
@@ -122,7 +170,8 @@ export class GradientsPanel implements Panel {
     });
     const every = Math.max(1, Math.ceil(46 / cell));
     ranks.forEach((rank, r) => {
-      if (r % every === 0) pen.text(`rank ${rank}`, left + (r + 0.5) * cell, this.shown.length * HIGH + 12, { fill: colors.quiet, align: "center", size: 11 });
+      if (r % every === 0)
+        pen.text(`rank ${rank}`, left + (r + 0.5) * cell, this.shown.length * HIGH + 12, { fill: colors.quiet, align: "center", size: 11 });
     });
   }
 
@@ -131,7 +180,9 @@ export class GradientsPanel implements Panel {
     if (n === this.line) pen.rect(0, y + 1, left - 4, HIGH - 3, colors.idle);
     const indent = 6 + node.depth * 12;
     if (!node.leaf) pen.text(this.folded?.has(node.path) ? "▸" : "▾", indent, y + HIGH / 2, { fill: colors.quiet, size: 11 });
-    pen.within(indent + 13, y, left - indent - 20, HIGH, () => pen.text(node.label, indent + 13, y + HIGH / 2, { fill: node.leaf ? colors.quiet : colors.ink }));
+    pen.within(indent + 13, y, left - indent - 20, HIGH, () =>
+      pen.text(node.label, indent + 13, y + HIGH / 2, { fill: node.leaf ? colors.quiet : colors.ink }),
+    );
   }
 
   private listen(): void {
@@ -170,8 +221,10 @@ export class GradientsPanel implements Panel {
   private key(e: KeyboardEvent): void {
     const step = this.table?.step ?? 0;
     const acts: Record<string, () => void> = {
-      ArrowDown: () => this.pick(Math.min(this.line + 1, this.shown.length - 1), false), ArrowUp: () => this.pick(Math.max(this.line - 1, 0), false),
-      Enter: () => this.pick(this.line, true), ArrowLeft: () => this.context.go({ step: Math.max(0, step - 1), collective: null }),
+      ArrowDown: () => this.pick(Math.min(this.line + 1, this.shown.length - 1), false),
+      ArrowUp: () => this.pick(Math.max(this.line - 1, 0), false),
+      Enter: () => this.pick(this.line, true),
+      ArrowLeft: () => this.context.go({ step: Math.max(0, step - 1), collective: null }),
       ArrowRight: () => this.context.go({ step: Math.min(this.context.model.matrix.lastStep, step + 1), collective: null }),
     };
     if (!acts[e.key]) return;
@@ -183,9 +236,11 @@ export class GradientsPanel implements Panel {
   private csv(): string {
     const t = this.table;
     const lines = [`parameter,rank,step,${this.metric}`];
-    this.shown.forEach((node, n) => t?.ranks.forEach((rank, r) => {
-      lines.push([node.path, rank, t.step, t.values[n * t.ranks.length + r]].map(csvField).join());
-    }));
+    this.shown.forEach((node, n) =>
+      t?.ranks.forEach((rank, r) => {
+        lines.push([node.path, rank, t.step, t.values[n * t.ranks.length + r]].map(csvField).join());
+      }),
+    );
     return lines.join("\n");
   }
 }

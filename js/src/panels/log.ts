@@ -18,7 +18,13 @@ export class LogPanel implements Panel {
   private known = 0;
 
   constructor(private readonly context: Context) {
-    this.search = h("input.dts-search", { type: "search", placeholder: "search", "aria-label": "search the log", size: 14, oninput: () => context.redraw() });
+    this.search = h("input.dts-search", {
+      type: "search",
+      placeholder: "search",
+      "aria-label": "search the log",
+      size: 14,
+      oninput: () => context.redraw(),
+    });
     this.rank = choice("rank", [["", "all"]], "", (v) => {
       this.only = v === "" ? null : Number(v);
       context.redraw();
@@ -42,11 +48,17 @@ export class LogPanel implements Panel {
     if (!lines.length) fill(this.list, h("p.dts-sub", {}, logs.lines.length ? "No line matches." : "The ranks have printed nothing yet."));
     if (atEnd) this.list.scrollTop = this.list.scrollHeight;
     const older = lines.length - SHOWN + logs.dropped;
-    say(this.frame.sub, older > 0 ? `the last ${integer(SHOWN)}; ${plural(older, "older line")} in the ranks' log.txt` : plural(lines.length, "line"));
+    say(
+      this.frame.sub,
+      older > 0 ? `the last ${integer(SHOWN)}; ${plural(older, "older line")} in the ranks' log.txt` : plural(lines.length, "line"),
+    );
   }
 
   private options(size: number): void {
     this.known = size;
-    this.rank.select.replaceChildren(h("option", { value: "" }, "all"), ...Array.from({ length: size }, (_, r) => h("option", { value: r, selected: r === this.only }, String(r))));
+    this.rank.select.replaceChildren(
+      h("option", { value: "" }, "all"),
+      ...Array.from({ length: size }, (_, r) => h("option", { value: r, selected: r === this.only }, String(r))),
+    );
   }
 }

@@ -22,15 +22,31 @@ export class MapPanel implements Panel {
   private readonly image = document.createElement("canvas");
   private geometry: Geometry = geometry(600, 1, 1, 1);
   private state: MapState | null = null;
-  private summary: { key: string; at: number; range: MapState["range"]; columnMeans: Float32Array; rowMeans: Float32Array; order: number[]; blocks: Map<number, string> } | null = null;
+  private summary: {
+    key: string;
+    at: number;
+    range: MapState["range"];
+    columnMeans: Float32Array;
+    rowMeans: Float32Array;
+    order: number[];
+    blocks: Map<number, string>;
+  } | null = null;
 
   constructor(private readonly context: Context) {
     this.surface = new Surface("map of ranks and steps", KEYS, () => context.redraw(), context.signal);
     const options = METRIC_NAMES.map((m) => [m, METRICS[m].label.toLowerCase()] as const);
     const orders = (["rank", "cost", "host"] as const).map((o) => [o, o] as const);
     this.frame.controls.append(
-      choice("metric", options, this.metric, (m) => this.change(() => { this.metric = m as MetricName; })),
-      choice("order", orders, this.order, (o) => this.change(() => { this.order = o as Order; })),
+      choice("metric", options, this.metric, (m) =>
+        this.change(() => {
+          this.metric = m as MetricName;
+        }),
+      ),
+      choice("order", orders, this.order, (o) =>
+        this.change(() => {
+          this.order = o as Order;
+        }),
+      ),
       copyMenu(context, "map", this.surface, () => this.csv()),
     );
     this.frame.body.append(this.surface.root);
@@ -43,14 +59,25 @@ export class MapPanel implements Panel {
     if (this.metric === "wait" || this.metric === "bandwidth") model.settle();
     const { matrix } = model;
     say(this.frame.title, METRICS[this.metric].label);
-    say(this.frame.sub, matrix.stride > 1 ? `${METRICS[this.metric].what}; ${matrix.stride} steps a cell, the worst shown` : METRICS[this.metric].what);
+    say(
+      this.frame.sub,
+      matrix.stride > 1 ? `${METRICS[this.metric].what}; ${matrix.stride} steps a cell, the worst shown` : METRICS[this.metric].what,
+    );
+    this.frame.title.title = METRICS[this.metric].means;
     this.root.hidden = !matrix.columns;
     if (!matrix.columns) return;
     const [from, to] = this.window();
     this.geometry = geometry(this.surface.root.clientWidth, matrix.ranks.length, to - from, model.grows ? 14 : 56);
     const state: MapState = {
-      matrix, metric: this.metric, from, to, findings: model.findings, hover: this.hover,
-      step: this.context.place.step, rank: this.context.place.rank, ...this.summarize(),
+      matrix,
+      metric: this.metric,
+      from,
+      to,
+      findings: model.findings,
+      hover: this.hover,
+      step: this.context.place.step,
+      rank: this.context.place.rank,
+      ...this.summarize(),
     };
     this.state = state;
     const ratio = window.devicePixelRatio || 1;
@@ -97,7 +124,9 @@ export class MapPanel implements Panel {
     if (this.order === "host") {
       const hosts = new Map(ranks.map((rank, row) => [row, model.hostOf(rank)]));
       order.sort((a, b) => hosts.get(a)!.localeCompare(hosts.get(b)!) || ranks[a] - ranks[b]);
-      order.forEach((row, i) => { if (!i || hosts.get(row) !== hosts.get(order[i - 1])) blocks.set(i, hosts.get(row)!); });
+      order.forEach((row, i) => {
+        if (!i || hosts.get(row) !== hosts.get(order[i - 1])) blocks.set(i, hosts.get(row)!);
+      });
     }
     return { order, blocks };
   }
@@ -116,12 +145,16 @@ export class MapPanel implements Panel {
       const found = this.state && hit(this.geometry, this.state, ...place(e, canvas));
       if (found) this.choose(found.row, found.column);
     });
-    canvas.addEventListener("wheel", (e) => {
-      if (!e.ctrlKey && !e.shiftKey && Math.abs(e.deltaX) <= Math.abs(e.deltaY)) return;
-      e.preventDefault();
-      if (e.ctrlKey) this.scale(Math.exp(e.deltaY / 300), place(e, canvas)[0]);
-      else this.pan((e.deltaX || e.deltaY) / this.geometry.cell);
-    }, { passive: false });
+    canvas.addEventListener(
+      "wheel",
+      (e) => {
+        if (!e.ctrlKey && !e.shiftKey && Math.abs(e.deltaX) <= Math.abs(e.deltaY)) return;
+        e.preventDefault();
+        if (e.ctrlKey) this.scale(Math.exp(e.deltaY / 300), place(e, canvas)[0]);
+        else this.pan((e.deltaX || e.deltaY) / this.geometry.cell);
+      },
+      { passive: false },
+    );
     canvas.addEventListener("keydown", (e) => this.key(e));
   }
 
@@ -152,7 +185,11 @@ export class MapPanel implements Panel {
   private choose(row: number, column: number): void {
     const { matrix } = this.context.model;
     const rank = matrix.ranks[this.state!.order[row]];
-    this.context.go({ rank, step: matrix.stepAt(column) + matrix.stride - 1 > matrix.lastStep ? matrix.lastStep : matrix.stepAt(column), collective: null });
+    this.context.go({
+      rank,
+      step: matrix.stepAt(column) + matrix.stride - 1 > matrix.lastStep ? matrix.lastStep : matrix.stepAt(column),
+      collective: null,
+    });
     this.surface.voice.textContent = this.words(row, column).join(", ");
   }
 
@@ -160,15 +197,28 @@ export class MapPanel implements Panel {
     const { matrix } = this.context.model;
     const { order } = this.state ?? { order: [] };
     const column = this.context.place.step === null ? matrix.columns - 1 : matrix.column(this.context.place.step);
-    const row = Math.max(0, order.findIndex((r) => matrix.ranks[r] === this.context.place.rank));
-    const moves: Record<string, [number, number]> = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], Home: [0, -column], End: [0, matrix.columns - 1 - column] };
+    const row = Math.max(
+      0,
+      order.findIndex((r) => matrix.ranks[r] === this.context.place.rank),
+    );
+    const moves: Record<string, [number, number]> = {
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      Home: [0, -column],
+      End: [0, matrix.columns - 1 - column],
+    };
     const move = moves[e.key];
     if (move) {
       const clamp = (v: number, n: number) => Math.min(Math.max(v, 0), n - 1);
       this.choose(clamp(row + move[0], order.length), clamp(column + move[1], matrix.columns));
     } else if (e.key === "+" || e.key === "=") this.scale(0.7);
     else if (e.key === "-") this.scale(1.4);
-    else if (e.key === "0") this.change(() => { this.zoom = null; });
+    else if (e.key === "0")
+      this.change(() => {
+        this.zoom = null;
+      });
     else return;
     e.preventDefault();
     e.stopPropagation();
@@ -196,7 +246,8 @@ export class MapPanel implements Panel {
     for (const row of this.state?.order ?? []) {
       for (let c = 0; c < matrix.columns; c++) {
         const v = matrix.pyramids[this.metric].levels[0].get(row, c);
-        if (!Number.isNaN(v)) lines.push([matrix.ranks[row], matrix.stepAt(c), v, matrix.exact.get(row, c) === 1 ? 1 : 0].map(csvField).join());
+        if (!Number.isNaN(v))
+          lines.push([matrix.ranks[row], matrix.stepAt(c), v, matrix.exact.get(row, c) === 1 ? 1 : 0].map(csvField).join());
       }
     }
     return lines.join("\n");

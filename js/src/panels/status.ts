@@ -8,8 +8,16 @@ import type { Model } from "../model";
 import type { Context, Panel } from "../panel";
 
 const WORDS: Record<string, string> = {
-  waiting: "waiting for the first step", running: "running", finished: "finished", done: "finished", silent: "silent", failed: "failed", interrupted: "interrupted",
-  stopped: "stopped", hung: "hangs", detached: "detached",
+  waiting: "waiting for the first step",
+  running: "running",
+  finished: "finished",
+  done: "finished",
+  silent: "silent",
+  failed: "failed",
+  interrupted: "interrupted",
+  stopped: "stopped",
+  hung: "hangs",
+  detached: "detached",
 };
 const STALE_MS = 5000;
 
@@ -24,7 +32,9 @@ export class StatusPanel implements Panel {
   private readonly forward: HTMLButtonElement;
   private readonly follow: HTMLButtonElement;
 
-  constructor(private readonly context: Context & { back(): void; forward(): void; canBack(): boolean; canForward(): boolean; gone(): boolean }) {
+  constructor(
+    private readonly context: Context & { back(): void; forward(): void; canBack(): boolean; canForward(): boolean; gone(): boolean },
+  ) {
     this.back = button("←", () => context.back(), "back to where you looked before");
     this.forward = button("→", () => context.forward(), "forward");
     this.follow = button("follow newest", () => context.follow(), "let the selection follow the newest step");
@@ -60,7 +70,8 @@ export class StatusPanel implements Panel {
       return { text: `nothing heard for ${duration(Math.round(silent / 1000) * 1000)}`, level: "warning" };
     }
     const text = WORDS[status.state] ?? status.state;
-    const level = { failed: "critical", hung: "critical", interrupted: "warning", waiting: "quiet", running: "good" }[status.state] ?? "quiet";
+    const level =
+      { failed: "critical", hung: "critical", interrupted: "warning", waiting: "quiet", running: "good" }[status.state] ?? "quiet";
     return { text: status.message ? `${text}: ${status.message}` : text, level };
   }
 
@@ -95,4 +106,3 @@ function costs(model: Model): string[] {
   if (damaged) out.push(plural(damaged, "damaged block"));
   return out;
 }
-

@@ -17,8 +17,12 @@ export function tilesView(context: Context, root: HTMLElement, node: Node | unde
   if (root.dataset.key === key) return;
   root.dataset.key = key;
   const largest = Math.max(...tiles.flatMap((t) => t.values.filter(Number.isFinite)), 0);
-  fill(root, tiles.length > 0 && h("div.dts-sub", {}, `${node!.path}, largest magnitudes, log scale, step ${at}; below: elements by power of ten, 1e−12 to 1e3`),
-    ...tiles.slice(0, 16).map((t) => h("figure", {}, picture(t, largest, colors), histogram(t), h("figcaption", {}, `rank ${t.rank}`))));
+  fill(
+    root,
+    tiles.length > 0 &&
+      h("div.dts-sub", {}, `${node!.path}, largest magnitudes, log scale, step ${at}; below: elements by power of ten, 1e−12 to 1e3`),
+    ...tiles.slice(0, 16).map((t) => h("figure", {}, picture(t, largest, colors), histogram(t), h("figcaption", {}, `rank ${t.rank}`))),
+  );
 }
 
 function picture(tile: Tile, largest: number, colors: Colors): HTMLCanvasElement {

@@ -8,10 +8,11 @@ import { clip, total } from "../intervals";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import type { Lane, Span, StepView } from "../stepview";
 import { place, Surface } from "../surface";
-import { costliest, drawTimeline, LEFT, type Layout, layout, nearest } from "../timelinedraw";
+import { costliest, drawTimeline, type Layout, LEFT, layout, nearest } from "../timelinedraw";
 
 const MOST_LANES = 32;
-const KEYS = "W and S zoom, A and D pan, up and down choose a rank, E unfolds it, left and right change the step, 0 shows all; shift-drag measures";
+const KEYS =
+  "W and S zoom, A and D pan, up and down choose a rank, E unfolds it, left and right change the step, 0 shows all; shift-drag measures";
 
 export class TimelinePanel implements Panel {
   readonly root: HTMLElement;
@@ -30,10 +31,23 @@ export class TimelinePanel implements Panel {
 
   constructor(private readonly context: Context) {
     this.surface = new Surface("timeline of a step", KEYS, () => context.redraw(), context.signal);
-    this.search = h("input.dts-search", { type: "search", placeholder: "find a kernel", "aria-label": "find a kernel or host activity", size: 12,
-      oninput: () => context.redraw(), onkeydown: (e) => { if ((e as KeyboardEvent).key === "Enter") this.find(); } });
-    this.frame.controls.append(legend(), this.search, button("‹", () => this.turn(-1), "step before"), button("›", () => this.turn(1), "next step"),
-      copyMenu(context, "timeline", this.surface, () => this.csv()));
+    this.search = h("input.dts-search", {
+      type: "search",
+      placeholder: "find a kernel",
+      "aria-label": "find a kernel or host activity",
+      size: 12,
+      oninput: () => context.redraw(),
+      onkeydown: (e) => {
+        if ((e as KeyboardEvent).key === "Enter") this.find();
+      },
+    });
+    this.frame.controls.append(
+      legend(),
+      this.search,
+      button("‹", () => this.turn(-1), "step before"),
+      button("›", () => this.turn(1), "next step"),
+      copyMenu(context, "timeline", this.surface, () => this.csv()),
+    );
     this.frame.body.append(this.surface.root);
     this.root = this.frame.root;
     this.listen();
@@ -54,15 +68,28 @@ export class TimelinePanel implements Panel {
     const lanes = this.lanes(view);
     this.layout = layout(this.surface.root.clientWidth, lanes, this.unfolded, this.zoom !== null);
     const [from, to] = this.window();
-    const state = { view, from, to, rank: here.rank, chosen: this.hovered ?? this.chosen(view), measure: this.measure,
-      search: this.search.value.trim(), uncertainty: model.clocks().uncertaintyMs };
+    const state = {
+      view,
+      from,
+      to,
+      rank: here.rank,
+      chosen: this.hovered ?? this.chosen(view),
+      measure: this.measure,
+      search: this.search.value.trim(),
+      uncertainty: model.clocks().uncertaintyMs,
+    };
     this.surface.paint(this.layout.total, (pen) => drawTimeline(pen, this.layout!, state, colors));
   }
 
   private words(view: StepView | null): string {
     if (!view) return "this step is no longer in the page, only its totals; the run directory has it";
     const { hosts, uncertaintyMs } = this.context.model.clocks();
-    const clock = uncertaintyMs > 0 ? `clocks agree to ±${duration(uncertaintyMs)}` : hosts > 1 ? "clocks of several hosts, uncertainty unknown" : "one clock";
+    const clock =
+      uncertaintyMs > 0
+        ? `clocks agree to ±${duration(uncertaintyMs)}`
+        : hosts > 1
+          ? "clocks of several hosts, uncertainty unknown"
+          : "one clock";
     const shown = this.lanes(view).length;
     const few = shown < view.lanes.length ? ` · ${shown} of ${plural(view.lanes.length, "rank")}, the latest first` : "";
     const follow = this.context.following ? " · newest" : "";
@@ -175,7 +202,11 @@ export class TimelinePanel implements Panel {
     const among: readonly Span[] = row ? row.spans : [...box.lane.spans, ...box.lane.host].filter((s) => s.kind !== "comm");
     const span = among.find((s) => s.start - this.pixel <= at && at < s.end + this.pixel);
     if (!span) return [];
-    return [span.name, `${duration(span.end - span.start)} · ${span.kind.replaceAll("_", " ")} · ${span.row}`, ...(span.line ? [span.line] : [])];
+    return [
+      span.name,
+      `${duration(span.end - span.start)} · ${span.kind.replaceAll("_", " ")} · ${span.row}`,
+      ...(span.line ? [span.line] : []),
+    ];
   }
 
   private get pixel(): number {
@@ -185,9 +216,11 @@ export class TimelinePanel implements Panel {
 
   private measured(): void {
     const [a, b] = [...this.measure!].sort((p, q) => p - q);
-    const parts = this.layout!.boxes.slice(0, 8).map(({ lane }) =>
-      `rank ${lane.rank}: compute ${fixed(total(clip(lane.compute, a, b)), 2)}, exposed ${fixed(total(clip(lane.exposed, a, b)), 2)} ms`);
-    this.surface.hint(LEFT + ((b - this.window()[0]) / this.pixel), 4, duration(b - a), ...parts);
+    const parts = this.layout!.boxes.slice(0, 8).map(
+      ({ lane }) =>
+        `rank ${lane.rank}: compute ${fixed(total(clip(lane.compute, a, b)), 2)}, exposed ${fixed(total(clip(lane.exposed, a, b)), 2)} ms`,
+    );
+    this.surface.hint(LEFT + (b - this.window()[0]) / this.pixel, 4, duration(b - a), ...parts);
     this.surface.voice.textContent = `measured ${duration(b - a)}`;
   }
 
@@ -214,12 +247,25 @@ export class TimelinePanel implements Panel {
     const lanes = this.layout?.boxes.map((b) => b.lane.rank) ?? [];
     const at = lanes.indexOf(this.context.place.rank ?? -1);
     const acts: Record<string, () => void> = {
-      w: () => this.scale(0.7), s: () => this.scale(1.4), a: () => this.pan(-0.15), d: () => this.pan(0.15),
-      "+": () => this.scale(0.7), "-": () => this.scale(1.4), "0": () => { this.zoom = null; this.context.redraw(); },
-      ArrowLeft: () => this.turn(-1), ArrowRight: () => this.turn(1),
+      w: () => this.scale(0.7),
+      s: () => this.scale(1.4),
+      a: () => this.pan(-0.15),
+      d: () => this.pan(0.15),
+      "+": () => this.scale(0.7),
+      "-": () => this.scale(1.4),
+      "0": () => {
+        this.zoom = null;
+        this.context.redraw();
+      },
+      ArrowLeft: () => this.turn(-1),
+      ArrowRight: () => this.turn(1),
       ArrowUp: () => this.context.go({ rank: lanes[Math.max(0, at - 1)] }),
       ArrowDown: () => this.context.go({ rank: lanes[Math.min(lanes.length - 1, at + 1)] }),
-      e: () => this.unfold(this.context.place.rank ?? lanes[0]), Escape: () => { this.measure = null; this.context.redraw(); },
+      e: () => this.unfold(this.context.place.rank ?? lanes[0]),
+      Escape: () => {
+        this.measure = null;
+        this.context.redraw();
+      },
     };
     const act = acts[e.key.length === 1 ? e.key.toLowerCase() : e.key];
     if (!act) return;
@@ -263,7 +309,9 @@ export class TimelinePanel implements Panel {
     const sought = this.search.value.trim().toLowerCase();
     if (!sought || !this.view) return;
     const after = this.zoom ? (this.zoom[0] + this.zoom[1]) / 2 : this.view.start - 1;
-    const hits = this.view.lanes.flatMap((l) => [...l.spans, ...l.host].filter((s) => s.name.toLowerCase().includes(sought)).map((s) => ({ s, rank: l.rank })));
+    const hits = this.view.lanes.flatMap((l) =>
+      [...l.spans, ...l.host].filter((s) => s.name.toLowerCase().includes(sought)).map((s) => ({ s, rank: l.rank })),
+    );
     hits.sort((a, b) => a.s.start - b.s.start);
     const next = hits.find(({ s }) => (s.start + s.end) / 2 > after + 1e-6) ?? hits[0];
     if (!next) return this.context.note(`nothing in this step is called ${sought}`);
@@ -277,17 +325,28 @@ export class TimelinePanel implements Panel {
   private csv(): string {
     const lines = ["rank,kind,name,start_ms,duration_ms,row,line"];
     for (const lane of this.view?.lanes ?? []) {
-      for (const [kind, set] of [["compute", lane.compute], ["overlapped", lane.overlapped], ["exposed", lane.exposed]] as const) {
-        for (let i = 0; i < set.length; i += 2) lines.push([lane.rank, kind, "", set[i] - this.view!.start, set[i + 1] - set[i], "lane", ""].map(csvField).join());
+      for (const [kind, set] of [
+        ["compute", lane.compute],
+        ["overlapped", lane.overlapped],
+        ["exposed", lane.exposed],
+      ] as const) {
+        for (let i = 0; i < set.length; i += 2)
+          lines.push([lane.rank, kind, "", set[i] - this.view!.start, set[i + 1] - set[i], "lane", ""].map(csvField).join());
       }
-      for (const s of [...lane.spans, ...lane.host]) lines.push([lane.rank, s.kind, s.name, s.start - this.view!.start, s.end - s.start, s.row, s.line].map(csvField).join());
+      for (const s of [...lane.spans, ...lane.host])
+        lines.push([lane.rank, s.kind, s.name, s.start - this.view!.start, s.end - s.start, s.row, s.line].map(csvField).join());
     }
     return lines.join("\n");
   }
 }
 
 function legend(): HTMLElement {
-  const items = [["compute", "compute"], ["overlapped", "comm under compute"], ["exposed", "exposed comm"], ["idle", "idle"]];
+  const items = [
+    ["compute", "compute"],
+    ["overlapped", "comm under compute"],
+    ["exposed", "exposed comm"],
+    ["idle", "idle"],
+  ];
   return h("span.dts-legend", {}, ...items.map(([name, text]) => h("span", {}, h("i", { style: `background:var(--dts-${name})` }), text)));
 }
 
@@ -295,6 +354,10 @@ function collectiveWords(c: Collective, rank: number): string[] {
   const m = c.members.find((member) => member.rank === rank);
   const what = `${c.operation}${c.bucket >= 0 ? ` bucket ${c.bucket}` : ""} · group ${c.group}`;
   const waited = m && m.wait >= 0 ? `rank ${rank} waited ${duration(m.wait)}, transfer ${duration(c.transfer)}` : "";
-  return [what, waited, ...(c.last === null ? [] : [`rank ${c.last} was last by ${duration(c.lateBy)}`]), ...(m?.line ? [m.line] : [])].filter(Boolean);
+  return [
+    what,
+    waited,
+    ...(c.last === null ? [] : [`rank ${c.last} was last by ${duration(c.lateBy)}`]),
+    ...(m?.line ? [m.line] : []),
+  ].filter(Boolean);
 }
-

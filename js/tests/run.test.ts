@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+// SPDX-License-Identifier: Apache-2.0
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { busFactor, match, waits } from "../src/collectives";
+import { foldTo, type GradientRow, tree, values, verdicts, visible } from "../src/gradients";
+import { instead } from "../src/instead";
+import { total } from "../src/intervals";
+import { geometry, hit, paintPixels } from "../src/mapdraw";
+import { cost } from "../src/metrics";
+import { SvgPen } from "../src/pen";
+import { TableStore } from "../src/store";
+import { costliest, layout, nearest } from "../src/timelinedraw";
+import { model } from "./capture";
+
+describe("the straggler capture", () => {
+  const run = model();
+  const view = run.view(15)!;
+
+  it("has four lanes whose exposed time is that of the table", () => {
+    expect(view.lanes.map((l) => l.rank)).toEqual([0, 1, 2, 3]);
+    for (const lane of view.lanes) {
+      const known = run.matrix.get("exposed", lane.rank, 15);
+      // The fixture leaves out kernels under 0.5 ms, so that some communication looks exposed here that was not.
+      expect(total(lane.exposed)).toBeGreaterThan(known - 0.6);
+      expect(run.matrix.isExact(lane.rank, 15)).toBe(true);
+    }
+    expect(run.matrix.get("exposed", 2, 15)).toBeLessThan(2);
+    for (const rank of [0, 1, 3]) expect(run.matrix.get("exposed", rank, 15)).toBeGreaterThan(20);
+  });
+
+  it("shows rank 2 last, by the extra matmuls", () => {
+    const worst = costliest(view)!;
+    expect(worst.last).toBe(2);
+    expect(worst.lateBy).toBeGreaterThan(24);
+    const found = instead(view, worst)!;
+    const most = [...found.rows].sort((a, b) => b.more - a.more)[0];
+    expect(most.activity).toBe("compute");
+    expect(most.more).toBeGreaterThan(24);
+    expect(found.names[0].only).toBe(true);
+    expect(found.names[0].count).toBe(20);
+  });
+
+  it("makes the others wait", () => {
+    run.settle();
+    for (const rank of [0, 1, 3]) expect(run.matrix.get("wait", rank, 15)).toBeGreaterThan(24);
+    expect(run.matrix.get("wait", 2, 15)).toBeLessThan(run.matrix.get("wait", 0, 15));
+    expect(run.matrix.get("bandwidth", 0, 15)).toBeGreaterThan(100);
+  });
+
+  it("finds the collective under the pointer", () => {
+    const c = view.collectives[3];
+    const m = c.members[0];
+    expect(nearest(view, m.rank, (m.start + m.end) / 2, 0.01)?.key).toBe(c.key);
+    expect(nearest(view, m.rank, view.start - 1000, 1)).toBeNull();
+  });
+
+  it("is found critical by the kernel, and the page says so", () => {
+    expect(run.findings[0]).toMatchObject({ kind: "straggler", cause: "compute", ranks: [2], severity: "critical" });
+  });
+});
+
+const row = (rank: number, seq: number, start: number, end: number, more = {}) => ({
+  rank,
+  seq,
+  start,
+  end,
+  group: "0",
+  operation: "all_reduce",
+  source: 2,
+  order: 0,
+  enqueue: start,
+  bytes: 1 << 20,
+  bucket: 0,
+  phase: null,
+  groupSize: 2,
+  synchronous: false,
+  line: null,
+  ...more,
+});
+
+describe("collectives", () => {
+  it("are matched over ranks: wait is the latest start less one's own", () => {
+    fc.assert(
+      fc.property(fc.array(fc.array(fc.nat(1000), { minLength: 3, maxLength: 3 }), { minLength: 1, maxLength: 8 }), (starts) => {
+        const rows = starts.flatMap((s, seq) => s.map((at, rank) => row(rank, seq, seq * 2000 + at, seq * 2000 + 1500)));
+        const list = match(rows);
+        expect(list.length).toBe(starts.length);
+        const sums = waits(list);
+        for (const rank of [0, 1, 2]) {
+          expect(sums.get(rank)).toBe(starts.reduce((sum, s) => sum + Math.max(...s) - s[rank], 0));
+        }
+      }),
+    );
+  });
+
+  it("count once where two sources saw them, the more exact", () => {
+    const list = match([row(0, 0, 0, 10), row(0, 0, 1, 9, { source: 3 }), row(1, 0, 5, 10), row(1, 0, 6, 9, { source: 3 })]);
+    expect(list.map((c) => [c.last, c.lateBy, c.transfer])).toEqual([[1, 5, 3]]);
+  });
+
+  it("take the last row of one that was written while pending", () => {
+    const [c] = match([row(0, 0, 0, Number.NaN), row(1, 0, 5, 10), row(0, 0, 0, 10)]);
+    expect(c.members.length).toBe(2);
+    expect(c.transfer).toBe(5);
+  });
+
+  it("have no wait between sender and receiver", () => {
+    const [c] = match([row(0, 0, 0, 10, { operation: "send" }), row(1, 0, 5, 10, { operation: "recv" })]);
+    expect([c.last, c.members[0].wait]).toEqual([null, Number.NaN]);
+  });
+
+  it("have nccl-tests' factors", () => {
+    expect([
+      busFactor("all_reduce", 4),
+      busFactor("all_gather_into_tensor", 4),
+      busFactor("broadcast", 4),
+      busFactor("all_reduce", 1),
+    ]).toEqual([1.5, 0.75, 1, 0]);
+  });
+});
+
+describe("the map", () => {
+  it("finds again the cell that it drew, for any size", () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 300, max: 3000 }),
+        fc.integer({ min: 1, max: 200 }),
+        fc.integer({ min: 1, max: 500 }),
+        fc.nat(),
+        fc.nat(),
+        (width, ranks, columns, r, c) => {
+          const g = geometry(width, ranks, columns, 14);
+          const [rank, column] = [r % ranks, c % columns];
+          const order = Array.from({ length: ranks }, (_, i) => i);
+          const found = hit(g, { from: 0, to: columns, order }, g.left + (column + 0.5) * g.cell, g.top + (rank + 0.5) * g.row);
+          expect(found).toEqual({ row: rank, column });
+          expect(hit(g, { from: 0, to: columns, order }, g.left - 1, g.top)).toBeNull();
+          expect(g.total).toBeLessThanOrEqual(520);
+        },
+      ),
+    );
+  });
+
+  it("shows a single bad step among ten thousand", () => {
+    const run = model();
+    const { matrix } = run;
+    const columns = 10_000;
+    const data = new Float32Array(4 * columns).fill(0);
+    data[2 * columns + 7654] = 30;
+    matrix.pyramids.exposed.fill(4, columns, data);
+    const pixels = new Uint32Array(500 * 4);
+    const table = new Uint32Array(256).map((_, i) => i + 1);
+    const state = {
+      matrix,
+      metric: "exposed" as const,
+      range: { median: 0, high: 30, stepMs: 85 },
+      order: [0, 1, 2, 3],
+      blocks: new Map(),
+      from: 0,
+      to: columns,
+      columnMeans: new Float32Array(0),
+      rowMeans: new Float32Array(0),
+      findings: [],
+      step: null,
+      rank: null,
+      hover: null,
+    };
+    paintPixels(pixels, 500, 4, state, table);
+    const dark = [...pixels].flatMap((p, i) => (p === 256 ? [[Math.floor(i / 500), i % 500]] : []));
+    expect(dark).toContainEqual([2, Math.floor(7654 / 20)]);
+    expect(dark.every(([y, x]) => y === 2 && Math.abs(x - 382) <= 1)).toBe(true);
+  });
+
+  it("keeps the bands of the overlap ratio apart, and is blank where all is well", () => {
+    const range = { median: 1, high: 1, stepMs: 58 };
+    const [good, middling, bad] = [0.85, 0.6, 0.3].map((v) => cost("ratio", v, range));
+    expect(good).toBeLessThan(0.2);
+    expect(middling).toBeGreaterThan(0.2);
+    expect(bad).toBeGreaterThan(0.6);
+    expect(cost("exposed", 0.3, { median: 0.3, high: 0.5, stepMs: 58 })).toBeLessThan(0.1);
+    expect(cost("step", 58, { median: 58, high: 60, stepMs: 58 })).toBe(0);
+  });
+});
+
+describe("the timeline", () => {
+  it("gives every lane its place without overlap", () => {
+    const { lanes } = model().view(15)!;
+    const l = layout(1000, lanes, new Set([2]), true);
+    let y = 0;
+    for (const box of l.boxes) {
+      expect(box.y).toBeGreaterThanOrEqual(y);
+      y = box.y + box.height;
+    }
+    expect(l.boxes[2].rows.length).toBeGreaterThan(0);
+    expect(l.axis).toBeGreaterThanOrEqual(y);
+  });
+});
+
+describe("gradients", () => {
+  const names = [
+    "wte.weight",
+    "blocks.0.attn.weight",
+    "blocks.0.attn.bias",
+    "blocks.0.mlp.weight",
+    "blocks.1.attn.weight",
+    "head.weight",
+    "head.bias",
+  ];
+  const parameters = names.map((name, id) => ({ id, name, shape: "", bucket: 0 }));
+
+  it("form a tree that holds every parameter once and folds", () => {
+    const nodes = tree(parameters);
+    expect(
+      nodes
+        .filter((n) => n.leaf)
+        .map((n) => n.path)
+        .sort(),
+    ).toEqual([...names].sort());
+    expect(visible(nodes, foldTo(nodes, 3)).map((n) => n.label)).toEqual(["wte.weight", "blocks", "head"]);
+    expect(visible(nodes, new Set()).length).toBe(nodes.length);
+  });
+
+  it("have a norm over a module that is that of its parts", () => {
+    fc.assert(
+      fc.property(fc.array(fc.double({ min: 0.001, max: 100, noNaN: true }), { minLength: 7, maxLength: 7 }), (norms) => {
+        const nodes = visible(tree(parameters), foldTo(tree(parameters), 3));
+        const rows: GradientRow[] = norms.map((local, id) => ({ id, rank: 0, ready: id, local, synced: local, nonfinite: 0 }));
+        const [wte, blocks, head] = values(nodes, [0], rows, "local");
+        expect(wte ** 2 + blocks ** 2 + head ** 2).toBeCloseTo(
+          norms.reduce((a, b) => a + b * b, 0),
+          6,
+        );
+      }),
+    );
+  });
+
+  it("say whether ranks agree and values are finite", () => {
+    const base = { id: 0, ready: 1, local: 1, synced: 2, nonfinite: 0 };
+    const name = new Map([[0, "wte.weight"]]);
+    expect(
+      verdicts(
+        [
+          { ...base, rank: 0 },
+          { ...base, rank: 1 },
+        ],
+        name,
+      ).every((v) => v.good),
+    ).toBe(true);
+    const bad = verdicts(
+      [
+        { ...base, rank: 0 },
+        { ...base, rank: 1, synced: 2.1, nonfinite: 4 },
+      ],
+      name,
+    );
+    expect(bad.map((v) => v.text)).toEqual(["synced gradients differ, most in wte.weight", "non-finite values on rank 1, in wte.weight"]);
+  });
+});
+
+describe("a table", () => {
+  it("lets the oldest rows go and finds those of a step in one pass", () => {
+    const store = new TableStore({ rank: "i32", step: "i32" }, 50_000);
+    for (let step = 0; step < 400; step++) {
+      const rank = new Int32Array(500).fill(1);
+      store.append({ length: 500, columns: { rank, step: new Int32Array(500).fill(step) }, lists: {} });
+    }
+    expect(store.total).toBeLessThanOrEqual(50_000 + 16_384);
+    expect(store.total + store.evicted).toBe(200_000);
+    const seen = new Map<number, number>();
+    store.eachOf(new Set([10, 390, 399]), (c, i) => seen.set(c.step[i], (seen.get(c.step[i]) ?? 0) + 1));
+    expect(seen).toEqual(
+      new Map([
+        [390, 500],
+        [399, 500],
+      ]),
+    );
+    let count = 0;
+    store.each(390, () => count++);
+    expect(count).toBe(500);
+  });
+});
+
+describe("an SVG", () => {
+  it("can't be broken out of by a name", () => {
+    const ruler = { measure: () => 1 } as never;
+    const pen = new SvgPen(10, 10, 'a"b', "#fff", ruler);
+    pen.text('<script>"&', 1, 1, { fill: "#000" });
+    expect(pen.toString()).toContain("&lt;script&gt;&quot;&amp;");
+    expect(pen.toString()).not.toContain("<script");
+  });
+});
