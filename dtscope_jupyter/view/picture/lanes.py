@@ -114,9 +114,21 @@ class Lanes:
         telling = thread.late_ms > _TELLING * self.timeline.length_ns / 1e6
         words = f"last by {duration(thread.late_ms)}"
         width = canvas.measure(words, size=12) + 14
-        left = x - width - 9 if x - width - 9 > LEFT else x + 9
+        left = self._freer(canvas, thread.last, (x - width - 9, x + 9), width)
         canvas.rectangle(left, y - 9, left + width, y + 9, "finding" if telling else "panel", radius=4)
         canvas.text(left + 7, y + 4.3, words, size=12, color="warning" if telling else "quiet", bold=telling)
+
+    def _freer(self, canvas: Canvas, rank: int, lefts: tuple[float, float], width: float) -> float:
+        """The place before or after the mark that hides less of the rank's communication; before, where both are alike."""
+        assert self.timeline is not None
+        lane = next(lane for lane in self.timeline.lanes if lane.rank == rank)
+        scale = self.timeline.length_ns / (right(canvas) - LEFT)
+        hidden = []
+        for left in lefts:
+            edges = (np.array([left, left + width]) - LEFT) * scale
+            outside = left < LEFT or left + width > right(canvas)
+            hidden.append(2.0 if outside else float(coverage(lane.exposed, edges)[0] + coverage(lane.overlapped, edges)[0]))
+        return lefts[int(np.argmin(hidden))]
 
     def _note(self, canvas: Canvas, y: float, thread: Call) -> None:
         what = thread.operation + (f" of {size(thread.bytes)}" if thread.bytes else "")

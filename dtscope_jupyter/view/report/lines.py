@@ -49,7 +49,7 @@ def subtitle(tables: Mapping[str, pa.Table], scene: Scene, world_size: int) -> s
     names = sorted(set(pc.drop_null(devices["name"]).to_pylist()))
     if len(names) == 1:
         parts.append(f"{len(devices)} × {names[0]}" if len(devices) > 1 else names[0])
-    parts.extend(sorted(set(pc.drop_null(tables["groups"]["backend"]).to_pylist())))
+    parts.extend(sorted(set(pc.drop_null(tables["groups"]["backend"]).to_pylist()) - {"undefined"}))
     if scene.exposed.steps:
         parts.append(count(len(scene.exposed.steps), "step"))
     return " · ".join(parts)

@@ -34,7 +34,7 @@ class Observer:
 def observer(tables: Mapping[str, pa.Table]) -> Observer:
     """From the notes: the median share, and the sum of what was dropped, thinned or damaged."""
     notes = tables["notes"]
-    shares = where(notes, kind="observer")["value"].drop_null()
+    shares = where(notes, kind="observer", name="cost_ratio")["value"].drop_null()
     lost = pc.sum(where(notes, kind=["dropped", "thinned", "damaged"])["value"]).as_py() or 0
     share = pc.approximate_median(shares).as_py() if len(shares) else None
     return Observer(share, int(lost))
