@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
     from dtscope_jupyter.agent import log, watch
     from dtscope_jupyter.calls import profile
+    from dtscope_jupyter.diagnosis.expect import expect
     from dtscope_jupyter.run import open  # noqa: A004 # the name users know from every library that reads files
 
-__all__ = ["__version__", "log", "open", "profile", "watch"]
+__all__ = ["__version__", "expect", "log", "open", "profile", "watch"]
 __version__ = "0.1.0"
 
 _LAZY = {
+    "expect": "dtscope_jupyter.diagnosis.expect",
     "log": "dtscope_jupyter.agent",
     "open": "dtscope_jupyter.run",
     "profile": "dtscope_jupyter.calls",
