@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import numpy.typing as npt
+
     from dtscope_jupyter.rundir import Attempt
 
 _FILE = re.compile(r"trace-\d+\.json(\.gz)?|flight_recorder-[^/]*\.(pkl|json)")
@@ -31,7 +33,8 @@ class AttemptReader:
         """Nothing is read yet."""
         self.attempt = attempt
         self._readers: dict[tuple[int, str], BlockReader] = {}
-        self._batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in schema.TABLES}
+        self._new: dict[str, list[pa.RecordBatch]] = {name: [] for name in schema.TABLES}
+        self._parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
         self._unreadable: dict[tuple[int, str], str] = {}
         self._files: dict[Path, Mapping[str, pa.Table]] = {}
 
@@ -49,10 +52,9 @@ class AttemptReader:
 
         Profiler windows and Flight Recorder dumps in the rank folders are part of it; what the rank itself recorded of a step stands.
         """
-        found = {name: pa.Table.from_batches(batches, schema.TABLES[name].arrow) for name, batches in self._batches.items()}
+        found = {name: self._table(name) for name in schema.TABLES}
         found["collectives"] = latest_rows(found["collectives"])
-        found["notes"] = pa.concat_tables([found["notes"], self._damage()])
-        found = {name: encoded(table) for name, table in found.items()}
+        found["notes"] = pa.concat_tables([found["notes"], encoded(self._damage())]).unify_dictionaries()
         if not self._files:
             return found
         from dtscope_jupyter import ingest
@@ -63,11 +65,22 @@ class AttemptReader:
         rows = 0
         try:
             for batch in self._reader(rank, name).batches():
-                self._batches[name].append(batch)
+                self._new[name].append(batch)
                 rows += batch.num_rows
         except OSError as error:
             self._unreadable[rank, name] = error.strerror or str(error)
         return rows
+
+    def _table(self, name: str) -> pa.Table:
+        """All rows of a table; parts are merged with ones not much larger, so that each row is copied a few times only."""
+        parts = self._parts[name]
+        if self._new[name]:
+            parts.append(encoded(pa.Table.from_batches(self._new[name], schema.TABLES[name].arrow)))
+            self._new[name] = []
+        while len(parts) > 1 and len(parts[-2]) < 2 * len(parts[-1]):
+            last = parts.pop()
+            parts[-1] = pa.concat_tables([parts[-1], last]).unify_dictionaries().combine_chunks()
+        return pa.concat_tables(parts).unify_dictionaries() if parts else encoded(schema.TABLES[name].empty())
 
     def _poll_files(self, rank: int) -> int:
         new = [path for path in _finished_files(self.attempt.rank_path(rank)) if path not in self._files]
@@ -125,29 +138,37 @@ def _supplement(recorded: Mapping[str, pa.Table], found: Mapping[str, pa.Table])
 
 
 def latest_rows(collectives: pa.Table) -> pa.Table:
-    """The last row of each (rank, process_group, seq): a pending collective is written again when it is done.
+    """Without rows of pending collectives that a later row of the same (rank, process_group, seq) has overtaken.
 
-    Sends and receives have numbers of their own.
+    A collective in flight is written once, and again when it is done. Sends and receives have numbers of their own.
+    Finished rows all stay: a process group that is made anew counts from the start again.
     """
-    if not len(collectives):
+    pending = _equal(collectives, "state", ["scheduled", "started"]) & ~_null(collectives, "seq")
+    if not pending.any():
         return collectives
-    seq = collectives.column("seq")
-    group = pc.dictionary_encode(collectives.column("process_group")).combine_chunks()
-    group = group.chunk(0) if isinstance(group, pa.ChunkedArray) else group
-    alone = np.asarray(pc.is_null(seq))
-    message = pc.is_in(collectives.column("operation"), pa.array(["send", "recv"]))
-    keys = (
-        np.asarray(message).astype(np.int64),
-        np.where(alone, -1 - np.arange(len(alone)), np.asarray(pc.fill_null(seq, 0))),
-        np.asarray(group.indices),
-        np.asarray(collectives.column("rank")),
-    )
+    seq, rank = (np.asarray(pc.fill_null(collectives.column(name), -1)) for name in ("seq", "rank"))
+    rows = np.flatnonzero(np.isin(seq, seq[pending]) & np.isin(rank, rank[pending]) & ~_null(collectives, "seq"))
+    group = pc.dictionary_encode(collectives.column("process_group").take(pa.array(rows)).cast(pa.utf8()))
+    keys = (rank[rows], seq[rows], _equal(collectives, "operation", ["send", "recv"])[rows], _indices(group))
     order = np.lexsort(keys)
-    last = np.ones(len(order), bool)
-    last[:-1] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
-    if last.all():
-        return collectives
-    return collectives.take(pa.array(np.sort(order[last])))
+    overtaken = np.zeros(len(order), bool)
+    overtaken[:-1] = ~np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
+    keep = np.ones(len(collectives), bool)
+    keep[rows[order[overtaken & pending[rows[order]]]]] = False
+    return collectives.filter(pa.array(keep))
+
+
+def _equal(table: pa.Table, name: str, values: list[str]) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_in(table.column(name).cast(pa.utf8()), pa.array(values)))
+
+
+def _null(table: pa.Table, name: str) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.is_null(table.column(name)))
+
+
+def _indices(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    chunks = column.unify_dictionaries().chunks
+    return np.concatenate([np.asarray(chunk.indices, dtype=np.int64) for chunk in chunks]) if chunks else np.zeros(0, np.int64)
 
 
 def encoded(table: pa.Table) -> pa.Table:

@@ -211,11 +211,11 @@ class Run:
 
         return draw(self.tables, diagnosis, title=self.name, subtitle=f"{len(diagnosis.ranks)} ranks, {diagnosis.steps} steps")
 
-    def figure(self, name: str) -> go.Figure:
+    def figure(self, name: str, **options: Any) -> go.Figure:
         """A plotly figure by the name of a panel: `view.figures.figure`."""
         from dtscope_jupyter.view.figures import figure
 
-        return figure(self, name)
+        return figure(self, name, **options)
 
     def show(self, panel: str = "overlap", *, rank: int | None = None, step: int | None = None) -> LiveView:
         """The live panel, at a rank and step: `view.live`."""

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which rows of different ranks are one collective.
 
-Rows are paired by process group and sequence number; where a group's rows on any rank lack numbers, by their
-order on each rank, and then only if every rank has equally many: a lack is reported, never guessed at.
+Rows are paired by process group and sequence number (of groups that are made anew and count from the start again, the second
+row of a number with the second elsewhere); where a group's rows on any rank lack numbers, by their order on each rank, and
+then only if every rank has equally many: a lack is reported, never guessed at.
 Sends and receives pair with nobody here. Of two rows of one rank for one collective the more exact source counts.
 """
 
@@ -50,13 +51,31 @@ def paired(tables: Tables) -> Paired:
     rows = table.take(pa.array(index)) if alone.any() else table
     group, names = identities(rows, tables["groups"])
     seq, rank = ints(rows, "seq"), ints(rows, "rank")
-    numbered, complaints = _by_order(group, names, rank, seq, ints(rows, "enqueue_ns"), ints(rows, "start_ns"))
-    keep = _best(group, numbered, rank, source_codes(rows)) & (numbered != NONE)
+    numbered, complaints = _by_order(group, names, rank, seq, _times(rows))
+    source, time = source_codes(rows), _times(rows)
+    again = _occurrence((group, numbered, rank, source), time)
+    keep = _best((group, numbered, again, rank), source) & (numbered != NONE)
     rest = np.concatenate((np.flatnonzero(alone), index[numbered == NONE]))
     if not keep.all():
-        rows, group, numbered = rows.filter(pa.array(keep)), group[keep], numbered[keep]
-    collective = Groups.by((group, numbered))
+        rows, group, numbered, again = rows.filter(pa.array(keep)), group[keep], numbered[keep], again[keep]
+    collective = Groups.by((group, numbered, again))
     return Paired(rows, index[keep], rest, collective.of_row, collective.count, complaints)
+
+
+def _times(rows: pa.Table) -> Ints:
+    enqueue = ints(rows, "enqueue_ns")
+    return np.where(enqueue != NONE, enqueue, ints(rows, "start_ns"))
+
+
+def _occurrence(keys: tuple[Ints, ...], time: Ints) -> Ints:
+    """The how manieth of its keys each row is, by time: a group made anew counts from the start, coalesced calls share a number."""
+    order = np.lexsort((time, *keys))
+    changes = np.ones(len(order), bool)
+    changes[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
+    places = np.arange(len(order))
+    found = np.empty(len(order), np.int64)
+    found[order] = places - np.maximum.accumulate(np.where(changes, places, 0)) if len(order) else places
+    return found
 
 
 def identities(rows: pa.Table, groups: pa.Table) -> tuple[Ints, list[str]]:
@@ -92,18 +111,15 @@ def _ambiguous(members: dict[tuple[object, ...], list[int]]) -> list[object]:
     return [name for name, distinct in sets.items() if len(distinct) > 1]
 
 
-def _by_order(group: Ints, names: list[str], rank: Ints, seq: Ints, enqueue: Ints, start: Ints) -> tuple[Ints, list[str]]:
+def _by_order(group: Ints, names: list[str], rank: Ints, seq: Ints, times: Ints) -> tuple[Ints, list[str]]:
     """Sequence numbers, counted by time in the groups that lack them; `NONE` where ranks disagree on how many."""
     lacking = np.unique(group[seq == NONE])
     if not len(lacking):
         return seq, []
     mine = np.isin(group, lacking)
-    time = np.where(enqueue[mine] != NONE, enqueue[mine], start[mine])
-    order = np.lexsort((time, rank[mine], group[mine]))
     pairs = Groups.by((group[mine], rank[mine]))
     counts = np.bincount(pairs.of_row, minlength=pairs.count)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = _occurrence((rank[mine], group[mine]), times[mine])
     complaints = []
     numbered = seq.copy()
     for one in lacking.tolist():
@@ -116,12 +132,11 @@ def _by_order(group: Ints, names: list[str], rank: Ints, seq: Ints, enqueue: Int
     return numbered, complaints
 
 
-def _best(group: Ints, seq: Ints, rank: Ints, source: Ints) -> Bools:
+def _best(keys: tuple[Ints, ...], source: Ints) -> Bools:
     """Marks, of the rows of one rank for one collective, the first of the most exact source."""
-    order = np.lexsort((source, rank, seq, group))
+    order = np.lexsort((source, *keys))
     first = np.ones(len(order), bool)
-    same = [column[order][1:] == column[order][:-1] for column in (group, seq, rank)]
-    first[1:] = ~np.logical_and.reduce(same)
+    first[1:] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
     marked = np.empty(len(order), bool)
     marked[order] = first
     return marked

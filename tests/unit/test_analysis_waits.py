@@ -86,6 +86,14 @@ def test_numbers_that_differ_in_part_pair_where_they_agree() -> None:
     assert frame["wait_ms"].tolist() == [4, 0]
 
 
+def test_a_group_made_anew_counts_from_the_start_again() -> None:
+    starts = [(rank, seq, 100 * again + 10 * seq) for rank in range(2) for again in range(2) for seq in range(3)]
+    rows = [collective(rank, seq, start + rank, start + 5) for rank, seq, start in starts]
+    frame = waits(tables(collectives=rows))
+    assert frame["collectives"].tolist() == [6, 6]
+    assert frame["wait_ms"].tolist() == [6, 0]
+
+
 def test_sends_and_receives_have_no_wait() -> None:
     rows = [collective(0, 0, 0, 9, operation="send", peer=1), collective(1, 0, 5, 9, operation="recv", peer=0)]
     frame = waits(tables(collectives=rows))

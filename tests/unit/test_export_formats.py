@@ -183,5 +183,18 @@ def test_what_can_not_be_written_is_one_line(tmp_path: Path, form: str, path: st
     assert (tmp_path / "file").read_text() == ""
 
 
+def test_html_is_one_file_and_figures_a_folder_that_fetch_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path / "r", two_ranks(), world_size=2)
+    run = runs.open(tmp_path / "r")
+    page = write(run, "html", tmp_path / "page.html")
+    assert page.read_text().lstrip().lower().startswith("<!doctype html>")
+    folder = write(run, "figures", tmp_path / "figures")
+    names = {file.stem for file in folder.glob("*.html")}
+    assert {"overlap", "waits", "timeline"} <= names
+    for file in (page, *folder.glob("*.html")):
+        assert 'src="http' not in file.read_text()
+    assert (folder / "plotly.min.js").is_file()
+
+
 def test_every_format_is_named() -> None:
     assert list(FORMATS) == ["perfetto", "parquet", "json", "html", "figures"]

@@ -77,6 +77,27 @@ def test_a_live_run_is_followed(tmp_path: Path) -> None:
     assert run.ranks == [0, 1]
 
 
+def test_polled_a_block_at_a_time_it_is_the_same_run(tmp_path: Path) -> None:
+    rows = two_ranks(40)
+    attempt = write_run(tmp_path / "r", {"notes": [{"rank": rank, "kind": "window"} for rank in range(2)]}, world_size=2)
+    writers = {(rank, name): store.BlockWriter(attempt.rank_path(rank), name) for rank in range(2) for name in rows}
+    run = runs.open(tmp_path / "r")
+    for number in range(40):
+        for (rank, name), writer in writers.items():
+            mine = [row for row in rows[name] if row["rank"] == rank and row["step"] == number]
+            pending = [row | {"state": "scheduled", "start_ns": None, "end_ns": None} for row in mine if name == "collectives"]
+            for block in (pending, mine):
+                writer.append(pa.RecordBatch.from_pylist(block, schema.TABLES[name].arrow))
+        assert run.refresh()
+    whole = runs.open(tmp_path / "r")
+    assert len(run.tables["collectives"]) == len(whole.tables["collectives"]) == 160
+    for name in schema.TABLES:
+        keys = [key for key in ("rank", "step", "seq", "start_ns") if key in schema.TABLES[name].arrow.names]
+        polled, read = (one.table(name).sort_values(keys).reset_index(drop=True) for one in (run, whole))
+        pd.testing.assert_frame_equal(polled, read)
+    assert run.overlap().equals(whole.overlap())
+
+
 def test_damage_is_counted_in_notes_and_the_rest_is_read(tmp_path: Path) -> None:
     attempt = write_run(tmp_path / "r", two_ranks(), world_size=2)
     data = attempt.rank_path(1) / "steps.arrows"
