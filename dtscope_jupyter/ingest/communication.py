@@ -110,18 +110,21 @@ def _message(tellers: list[Args], calls: list[str], kernel: str) -> dict[str, An
     name = name if name != "unknown" else operations.operation_of_kernel(kernel)
     dtype, size = operations.dtype(best.dtype)
     sent, received = (n * size if n is not None and size else None for n in (best.in_elements, best.out_elements))
-    peer = {"send": best.destination, "recv": best.source}.get(name)
     return {
         "operation": name,
         "bytes": operations.volume(name, sent, received, best.group_size),
         "dtype": dtype,
         "process_group": best.group,
-        "group_size": best.group_size,
-        "seq": best.seq,
+        "group_size": _within(best.group_size, 2**31),
+        "seq": _within(best.seq, 2**63),
         "asynchronous": best.asynchronous,
-        "peer": peer if peer is not None and peer >= 0 else None,
+        "peer": _within({"send": best.destination, "recv": best.source}.get(name), 2**31),
         "shape": next((shape for args in tellers if (shape := _shape(args))), None),
     }
+
+
+def _within(value: int | None, bound: int) -> int | None:
+    return value if value is not None and 0 <= value < bound else None
 
 
 def of_gloo(calls: Calls) -> list[dict[str, Any]]:

@@ -34,7 +34,6 @@ class Args(msgspec.Struct, gc=False):
 
     correlation: int | None = None
     external: int | None = msgspec.field(name="External id", default=None)
-    stream: int | None = None
     bytes: int | float | None = None
     collective: str | None = msgspec.field(name="Collective name", default=None)
     in_elements: int | None = msgspec.field(name="In msg nelems", default=None)
@@ -43,7 +42,7 @@ class Args(msgspec.Struct, gc=False):
     dtype: str | None = None
     group: str | None = msgspec.field(name="Process Group Name", default=None)
     description: str | None = msgspec.field(name="Process Group Description", default=None)
-    ranks: str | None = msgspec.field(name="Process Group Ranks", default=None)
+    ranks: str | list[int] | None = msgspec.field(name="Process Group Ranks", default=None)
     seq: int | None = msgspec.field(name="Seq", default=None)
     source: int | None = msgspec.field(name="Src Rank", default=None)
     destination: int | None = msgspec.field(name="Dst Rank", default=None)
@@ -63,6 +62,16 @@ class Event(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     args: Args | None = None
 
 
+class BareEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An event whose arguments are of no use, as they are not what Kineto writes."""
+
+    cat: str = ""
+    name: str = ""
+    ts: int | float | None = None
+    dur: int | float | None = None
+    tid: int | str | None = None
+
+
 class ExactEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     """The times alone, in decimal: from 2**43 us a float's step is above 1 ns."""
 
@@ -73,6 +82,7 @@ class ExactEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
 _OTHERS = tuple(msgspec.defstruct(f"Phase{i}", [], tag_field="ph", tag=phase, gc=False) for i, phase in enumerate(_PHASES))
 _EVENTS = msgspec.json.Decoder(list[Union[(Event, *_OTHERS)]])  # type: ignore[valid-type]
 _EVENT = msgspec.json.Decoder(Union[(Event, *_OTHERS)])
+_BARE = msgspec.json.Decoder(Union[(BareEvent, *_OTHERS)])
 _EXACT = msgspec.json.Decoder(list[Union[(ExactEvent, *_OTHERS)]])  # type: ignore[valid-type]
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 _AROUND = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -97,17 +107,23 @@ class Batch:
         return [event for event in found if type(event) is ExactEvent]
 
     def _one_by_one(self, raws: list[msgspec.Raw]) -> list[Any]:
-        events: list[Any] = []
-        texts: list[bytes] = []
-        for raw in raws:
-            try:
-                events.append(_EVENT.decode(raw))
-            except msgspec.ValidationError:
-                self.skipped += 1
-            else:
-                texts.append(b"[" + bytes(raw) + b"]")
-        self._texts = texts
-        return events
+        pairs = [(event, raw) for raw in raws if (event := _leniently(raw)) is not None]
+        self.skipped = len(raws) - len(pairs)
+        self._texts = [b"[" + bytes(raw) + b"]" for _, raw in pairs]
+        return [event for event, _ in pairs]
+
+
+def _leniently(raw: msgspec.Raw) -> Any:
+    """The event, without arguments where they are no good; None where it is no event."""
+    try:
+        return _EVENT.decode(raw)
+    except msgspec.ValidationError:
+        pass
+    try:
+        bare = _BARE.decode(raw)
+    except msgspec.ValidationError:
+        return None
+    return Event(**msgspec.structs.asdict(bare)) if type(bare) is BareEvent else bare
 
 
 class Reader:

@@ -128,13 +128,12 @@ def identify(path: Path) -> Source:
 
 
 def rank_of(path: Path) -> int | None:
-    """The rank that a file's name tells (rank3, rank_3, _dump_3), or its folder's (rank-0003), or None."""
-    if found := _RANK.findall(path.name):
-        return int(found[-1])
-    if match := _LAST_NUMBER.search(path.name):
-        return int(match[1])
-    found = _RANK.findall(path.parent.name)
-    return int(found[-1]) if found else None
+    """The rank that a file's name tells (rank3, rank_3), or its folder's (rank-0003), or its last number (_dump_3), or None."""
+    for name in (path.name, path.parent.name):
+        if found := _RANK.findall(name):
+            return int(found[-1])
+    match = _LAST_NUMBER.search(path.name)
+    return int(match[1]) if match else None
 
 
 def _kind(stream: Stream) -> Kind:

@@ -11,7 +11,7 @@ and last_completed of `groups`, which also list the groups of a rank whose dump 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -38,16 +38,19 @@ class Frame(msgspec.Struct):
     line: int = 0
 
 
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+
+
 class Entry(msgspec.Struct):
     """One collective, as the recorder writes it; absent where its version or backend lacks it."""
 
-    pg_id: int = 0
+    pg_id: Number = 0
     process_group: list[str] = []
-    collective_seq_id: int | None = None
-    p2p_seq_id: int | None = None
-    seq_id: int | None = None
+    collective_seq_id: Number | None = None
+    p2p_seq_id: Number | None = None
+    seq_id: Number | None = None
     profiling_name: str = ""
-    time_created_ns: int | None = None
+    time_created_ns: Number | None = None
     duration_ms: float | None = None
     input_sizes: list[Any] = []
     input_dtypes: list[str] = []
@@ -70,9 +73,9 @@ class Group(msgspec.Struct):
 class Status(msgspec.Struct):
     """How far a group got; -1 where unknown. JSON writes the numbers as text."""
 
-    last_enqueued_collective: int = -1
-    last_started_collective: int = -1
-    last_completed_collective: int = -1
+    last_enqueued_collective: Number = -1
+    last_started_collective: Number = -1
+    last_completed_collective: Number = -1
 
 
 class Dump(msgspec.Struct):

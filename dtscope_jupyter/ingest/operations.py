@@ -40,6 +40,7 @@ _DTYPES = {
     "complexdouble": ("complex128", 16),
 }
 _KERNEL = re.compile(r"nccl|dev|kernel|generic", re.IGNORECASE)
+_MOST = 2**62
 SENDS = frozenset(("send", "recv", "send_recv"))
 
 
@@ -66,18 +67,23 @@ def dtype(name: str | None) -> tuple[str | None, int | None]:
     return _DTYPES.get(squeezed, (squeezed, None))
 
 
-def elements(shapes: Any) -> int | None:
-    """Number of elements of a list of shapes, nested as deep as it is (a list of tensors); None where it is no such thing."""
-    if not isinstance(shapes, list | tuple):
+def elements(shapes: Any, depth: int = 4) -> int | None:
+    """Number of elements of a list of shapes, nested up to `depth` (a list of tensors); None where it is no such thing."""
+    if not isinstance(shapes, list | tuple) or not depth:
         return None
     if all(isinstance(n, int) and n >= 0 for n in shapes):
         return _product(shapes)
-    counts = [elements(shape) for shape in shapes]
-    return None if None in counts else sum(count for count in counts if count is not None)
+    counts = [elements(shape, depth - 1) for shape in shapes]
+    return None if None in counts else min(sum(count for count in counts if count is not None), _MOST)
 
 
 def volume(name: str, sent: int | None, received: int | None, group_size: int | None) -> int | None:
     """Bytes as nccl-tests counts them, from a rank's input and output: the gathered or unscattered total where they differ."""
+    size = _volume(name, sent, received, group_size)
+    return size if size is not None and 0 <= size < 2**62 else None
+
+
+def _volume(name: str, sent: int | None, received: int | None, group_size: int | None) -> int | None:
     if name in ("all_gather", "gather", "recv"):
         whole = sent * group_size if sent is not None and group_size else None
         return received if received or name == "recv" else whole
@@ -89,5 +95,5 @@ def volume(name: str, sent: int | None, received: int | None, group_size: int | 
 def _product(sizes: Any) -> int:
     total = 1
     for size in sizes:
-        total *= size
-    return min(total, 2**62)
+        total = min(total * size, _MOST)
+    return total

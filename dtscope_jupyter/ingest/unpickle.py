@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 from typing import Any, ClassVar, NoReturn
 
 from dtscope_jupyter.ingest.files import Unreadable
@@ -49,6 +50,11 @@ _PLAIN = [
 ]
 
 
+_DAMAGE = (
+    pickle.UnpicklingError, struct.error, EOFError, ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError,
+)  # fmt: skip
+
+
 class _Plain(pickle._Unpickler):  # noqa: SLF001 - the C one can't be restricted
     """Knows the opcodes of plain values and no other."""
 
@@ -71,7 +77,7 @@ def plain_value(data: bytes) -> Any:
         code = error.args[0]
         name = _NAMES.get(code, repr(code)) if isinstance(code, int) else repr(code)
         raise Unreadable(f"refused: the pickle holds more than plain values (opcode {name}), so it might carry code") from error
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, IndexError, AttributeError, OverflowError, MemoryError) as error:
+    except _DAMAGE as error:
         raise Unreadable(f"no whole pickle: {str(error) or type(error).__name__}") from error
 
 

@@ -110,13 +110,23 @@ def test_spoilt_json_never_gives_an_event_that_was_not_written(written: list[dic
     "bad",
     [
         {"ph": "X", "ts": "soon", "dur": 1}, {"ph": "X", "ts": [1], "dur": {}}, {"ph": 7}, {"ts": 1}, "text", 3, None, [],
-        {"ph": "X", "cat": 5}, {"ph": "?"}, {"ph": "X", "args": {"correlation": "x"}}, {"ph": "X", "args": []}, {"ph": "X", "tid": {}},
+        {"ph": "X", "cat": 5}, {"ph": "?"}, {"ph": "X", "tid": {}}, {"ph": "X", "dur": "x", "args": []},
     ],
 )  # fmt: skip
 def test_an_event_that_is_none_costs_only_itself(bad: Any) -> None:
     good = [event("cpu_op", f"op{n}", n, 1) for n in range(4)]
     found, reader, skipped = _events(json.dumps(trace([*good[:2], bad, *good[2:]])).encode())
     assert (found, skipped, reader.damage) == (_plain(good), 1, None)
+
+
+@pytest.mark.parametrize(
+    "args", [[], 3, "x", {"correlation": "x"}, {"dtype": 3}, {"Process Group Name": 0, "Collective name": "allreduce"}]
+)
+def test_arguments_of_another_kind_cost_only_themselves(args: Any) -> None:
+    odd = {**event("kernel", "ncclDevKernel_AllReduce", 3, 1), "args": args}
+    gathered = columns.Columns()
+    gathered.add(events.Batch(json.dumps([event("kernel", "k", 1, 1), odd]).encode()))
+    assert (gathered.undecodable, len(gathered.device.joined())) == (0, 2)
 
 
 def test_the_keys_around_may_come_after_the_events() -> None:
