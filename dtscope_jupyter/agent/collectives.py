@@ -19,7 +19,7 @@ from dtscope_jupyter.agent import lines
 from dtscope_jupyter.agent.clock import OFFSET_NS, now
 from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.device_times import DeviceTimes
-from dtscope_jupyter.agent.groups import Groups
+from dtscope_jupyter.agent.groups import Group, Groups
 from dtscope_jupyter.agent.operation import Operation
 from dtscope_jupyter.agent.operations import METHODS, Method
 from dtscope_jupyter.agent.patches import Patches
@@ -73,12 +73,13 @@ class Collectives(Collector):
         progress = self.agent.progress
         opened = time = now()
         line, sharded = lines.caller()
-        if self._bucket is None:
-            progress.collective(name, line, time)
         known = self.groups.of(group)
+        message = method.read(args, known.size)
+        if self._bucket is None:
+            progress.collective(f"{name} {message.bytes}", line, time)
         phase = progress.phase or ("forward" if sharded else None)
-        operation = Operation(name, known, method.read(args, known.size), progress.step, phase, time)
-        operation.bucket, operation.line = self._bucket, line
+        operation = Operation(name, known, message, progress.step, phase, time)
+        operation.bucket, operation.line, operation.seq = self._bucket, line, _sequence(name, known, group)
         if self._bucket is not None:
             self._in_bucket.append(operation)
         self._pending.append(operation)
@@ -95,9 +96,8 @@ class Collectives(Collector):
         """The call raised: nothing was issued."""
         operation.failed = True
 
-    def issued(self, operation: Operation, group: Any, work: Any, *, asynchronous: bool) -> None:
+    def issued(self, operation: Operation, work: Any, *, asynchronous: bool) -> None:
         """The call returned `work`, or None where the runtime has waited itself."""
-        operation.seq = _sequence(operation, group)
         operation.asynchronous = asynchronous
         returned = operation.returned = now()
         if operation.events is not None:
@@ -148,7 +148,7 @@ class Collectives(Collector):
                 except BaseException:
                     self.cancel(operation)
                     raise
-                self._try_issued(operation, group, work, args, kwargs)
+                self._try_issued(operation, work, args, kwargs)
                 return work
 
             return call
@@ -163,11 +163,11 @@ class Collectives(Collector):
             return None
         return operation
 
-    def _try_issued(self, operation: Operation, group: Any, work: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _try_issued(self, operation: Operation, work: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             options = kwargs.get("opts") or (args[-1] if args else None)
             asynchronous = operation.name in _P2P or bool(getattr(options, "asyncOp", True))
-            self.issued(operation, group, work, asynchronous=asynchronous)
+            self.issued(operation, work, asynchronous=asynchronous)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
 
@@ -191,9 +191,8 @@ class Collectives(Collector):
         self._waited(operation, start, now())
         return result
 
-    def functional(self, operation: Operation, group: Any, *, ended: bool) -> None:
+    def functional(self, operation: Operation, *, ended: bool) -> None:
         """C++ has issued it and keeps the Work; `ended` where it has waited as well."""
-        operation.seq = _sequence(operation, group)
         operation.asynchronous, operation.source = not ended, "host"
         operation.returned = now()
         if operation.events is not None:
@@ -263,11 +262,12 @@ class Collectives(Collector):
             self.agent.recorder.add("host", row)
 
 
-def _sequence(operation: Operation, group: Any) -> int:
-    if operation.name in _P2P:
-        operation.group.messages += 1
-        return operation.group.messages
-    return int(group._get_sequence_number_for_group())  # noqa: SLF001
+def _sequence(name: str, known: Group, group: Any) -> int:
+    """The number that the operation is about to get; messages are counted apart, as the runtime does."""
+    if name in _P2P:
+        known.messages += 1
+        return known.messages
+    return int(group._get_sequence_number_for_group()) + 1  # noqa: SLF001
 
 
 def _follow(operation: Operation, work: Any, delay_s: float) -> None:

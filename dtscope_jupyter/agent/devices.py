@@ -72,7 +72,7 @@ class Devices(Collector):
         frequency = psutil.cpu_freq()
         return (
             now() + OFFSET_NS, "cpu", None, self._cpu(), memory.percent, self._process.memory_info().rss,
-            (frequency.current or None) if frequency else None, None, None, None, None, None, received, sent, None,
+            getattr(frequency, "current", None) or None, None, None, None, None, None, received, sent, None,
         )  # fmt: skip
 
     def _cpu(self) -> float:
@@ -84,10 +84,8 @@ class Devices(Collector):
         threads = min(torch.get_num_threads(), len(os.sched_getaffinity(0)))
         return min(100.0 * (used - before) / max((wall - since) * threads, 1e-9), 100.0)
 
-    def _traffic(self) -> tuple[float | None, float | None]:
+    def _traffic(self) -> tuple[float, float]:
         counters = psutil.net_io_counters()
-        if counters is None:  # type: ignore[redundant-expr] # a host without a network
-            return None, None
         wall = time.monotonic()
         since, received, sent = self._network
         self._network = wall, counters.bytes_recv, counters.bytes_sent

@@ -91,7 +91,7 @@ class Functional(Collector):
                     raise
                 finally:
                     self._inside = False
-                self._issued(operation, group, result)
+                self._issued(operation, result)
                 return result
 
             return call
@@ -109,12 +109,12 @@ class Functional(Collector):
             self.agent.fail(self.name, error)
             return None
 
-    def _issued(self, operation: Operation | None, group: Any, result: Any) -> None:
+    def _issued(self, operation: Operation | None, result: Any) -> None:
         if operation is None:
             return
         try:
             element = getattr(result, "elem", None)
-            self._collectives.functional(operation, _resolve(group), ended=element is None)
+            self._collectives.functional(operation, ended=element is None)
             if element is None:
                 return
             self._flying[element.data_ptr()] = operation

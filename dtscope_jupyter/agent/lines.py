@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+import typing_extensions
 
 if TYPE_CHECKING:
     from types import FrameType
 
 _STDLIB = sysconfig.get_path("stdlib") + "/"
-_PACKAGES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<frozen")
+_PACKAGES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), str(Path(typing_extensions.__file__)), "<frozen")
 _SHARDED = "/fsdp/"
 _foreign: dict[str, bool] = {}
 

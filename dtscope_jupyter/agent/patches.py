@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,8 @@ class Patches:
             return False
         inherited = isinstance(owner, type) and name not in vars(owner)
         wrapper = make(replaced)
-        functools.update_wrapper(wrapper, replaced)
+        with contextlib.suppress(AttributeError):  # a bound method carries no attributes of its own
+            functools.update_wrapper(wrapper, replaced)
         setattr(owner, name, wrapper)
         self._done.append((owner, name, _MISSING if inherited else replaced, wrapper))
         return True
@@ -42,8 +44,3 @@ class Patches:
                 delattr(owner, name)
             else:
                 setattr(owner, name, replaced)
-
-
-def original(function: Any) -> Any:
-    """What a wrapper of ours stands for; anything else as it is."""
-    return getattr(function, "__wrapped__", function)

@@ -146,10 +146,10 @@ class Progress:
         self._close_segment(end_ns)
 
     def collective(self, operation: str, line: str | None, time_ns: int) -> None:
-        """A collective is about to be issued by the program."""
+        """A collective is about to be issued by the program; `operation` begins with its name and tells its size."""
         if self._current is not None:
             self._current.collectives += 1
-        if self._backwards or self.optimizers_alive or operation in _SETUP or self.phase is not None:
+        if self._backwards or self.optimizers_alive or operation.partition(" ")[0] in _SETUP or self.phase is not None:
             return
         key = (operation, line)
         if key in self._calls:

@@ -15,7 +15,6 @@ from dtscope_jupyter import schema
 from dtscope_jupyter.store import BlockReader
 
 if TYPE_CHECKING:
-    import pandas as pd
     from ranks import Ranks
 
 PRELUDE = """
@@ -47,15 +46,18 @@ class Recorded:
 
     values: list[Any]
     folder: Path
-    cache: dict[str, pd.DataFrame] = field(default_factory=dict)
+    cache: dict[str, Any] = field(default_factory=dict)
 
-    def table(self, name: str) -> pd.DataFrame:
+    def table(self, name: str) -> Any:
         if name not in self.cache:
             batches = [batch for path in sorted(self.folder.glob("rank-*")) for batch in BlockReader(path, name).batches()]
-            self.cache[name] = pa.Table.from_batches(batches, schema.TABLES[name].arrow).to_pandas()
+            table = pa.Table.from_batches(batches, schema.TABLES[name].arrow).to_pandas()
+            if name == "collectives":
+                table = table.drop_duplicates(["rank", "process_group", "seq", "enqueue_ns"], keep="last")
+            self.cache[name] = table
         return self.cache[name]
 
-    def of(self, name: str, rank: int) -> pd.DataFrame:
+    def of(self, name: str, rank: int) -> Any:
         table = self.table(name)
         return table[table["rank"] == rank].reset_index(drop=True)
 

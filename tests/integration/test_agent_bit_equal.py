@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import agent_ranks
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from ranks import Ranks
 
 MODEL = """
-model = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(40, 40), torch.nn.Linear(40, 3))
+layers = torch.nn.Linear(24, 40), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(40, 40), torch.nn.Linear(40, 3)
+model = torch.nn.Sequential(*layers)
 data = torch.randn(8, 16, 24, generator=torch.Generator().manual_seed(rank))
 """
 TRAIN = """
@@ -87,8 +89,6 @@ def test_fsdp2(ranks: Ranks, tmp_path: Path) -> None:
             fully_shard(layer)
     fully_shard(model)
     """
-    import textwrap
-
     recorded = _equal(ranks, tmp_path, MODEL + textwrap.dedent(shard) + TRAIN + SHARDED_RESULT, 2)
     operations = set(recorded.table("collectives")["operation"])
     assert {"all_gather", "reduce_scatter"} <= operations
@@ -110,8 +110,6 @@ def test_torch_refuses_a_second_hook_as_ever(ranks: Ranks, tmp_path: Path) -> No
     except RuntimeError as error:
         value = str(error).splitlines()[0]
     """
-    import textwrap
-
     source = MODEL + OWN_HOOK + "model = DDP(model)\n" + textwrap.dedent(second)
     without = agent_ranks.run(ranks, source, 2, folder=None)
     assert agent_ranks.run(ranks, source, 2, folder=tmp_path).values == without.values
@@ -128,7 +126,5 @@ def test_torch_refuses_bf16_compression_on_gloo_as_ever(ranks: Ranks, tmp_path: 
     except TypeError as error:
         value = str(error)
     """
-    import textwrap
-
     source = MODEL + "model = DDP(model)\n" + textwrap.dedent(refused)
     assert "BF16" in agent_ranks.run(ranks, source, 2, folder=tmp_path).values[0]
