@@ -88,7 +88,8 @@ def waits(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:
             means over the ranks. "collective": a row a collective, with the rank that was last.
 
     Returns:
-        `by`, wait_ms, transfer_ms, times_last, collectives; by="collective": step, process_group, seq, operation,
+        `by`, wait_ms, transfer_ms, times_last, collectives, uncertainty_ms (of wait_ms: as many times the clocks' as there are
+        collectives; 0 where all ranks share a clock); by="collective": step, process_group, seq, operation,
         bytes, ranks, last_rank, wait_ms (the longest), mean_wait_ms, transfer_ms, start_ns, end_ns, uncertainty_ms.
         `attrs["unpaired"]` lists in words what could not be paired, `attrs["uncertainty_ms"]` how far clocks may be off.
 
@@ -99,6 +100,8 @@ def waits(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:
     found = timed(tables)
     uncertainty = found.uncertainty / MS
     frame = _each(found, uncertainty) if keys == ("collective",) else _grouped(tables, found, keys)
+    if keys != ("collective",):
+        frame["uncertainty_ms"] = frame["collectives"] * uncertainty
     frame.attrs = {"unpaired": found.unpaired, "uncertainty_ms": uncertainty}
     return frame
 
