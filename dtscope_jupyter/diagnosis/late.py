@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 PAID = 1.25
 """Waiting kernels slow the compute beside them, so that the exposed wait shows only part of a delay (H200: 0.8)."""
-_Q = 0.4
-_SIGMA, _SIGMA_OF_DIFFERENCE = 1.9, 1.35
-"""A normal variable's standard deviation over the 0.4 quantile of its magnitude, and over that of a difference of two."""
+_FEW = 6
+_SIGMAS_OF_HALF, _SIGMAS_OF_FEW = 1.349, 1.7
+"""Width of the shortest half of normal samples, and the range of three of them, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -54,23 +54,29 @@ class Late:
         """What would be won if the rank came with the others (may be negative: it came before them)."""
         arrival, deficit = self.arrival, self.deficit
         paid = np.minimum(arrival, PAID * deficit)
-        return np.where(np.isnan(deficit), arrival, np.where(arrival > deficit, paid, np.where(arrival > 0, deficit, np.nan)))
+        return np.where(np.isnan(deficit), arrival, np.where(arrival > deficit, paid, np.where(arrival > 0, deficit, np.minimum(arrival, 0))))
 
     @cached_property
     def net(self) -> Reals:
-        """Cost minus the others' median cost: what sets this rank apart."""
-        return self.cost - np.nan_to_num(others(self.cost))
+        """Cost minus the others' median cost where they are late too: what sets this rank apart."""
+        shared = np.maximum(np.nan_to_num(others(self.cost)), 0)
+        return np.where(self.cost > 0, self.cost - shared, self.cost)
 
     @cached_property
     def noise(self) -> float:
-        """Standard deviation of `net` of a rank from step to step, robust against faults that come, go or stay."""
+        """Standard deviation of `net` from step to step, median over ranks; NaN of one step.
+
+        By the shortest half of a rank's steps, which faults in the other half don't touch, whatever their rhythm.
+        """
         chosen = self.net[:, self.evidence.steps.usable]
-        chosen = chosen[np.isfinite(chosen).any(1)]
-        if chosen.shape[1] < 2 or not len(chosen):  # noqa: PLR2004 - no difference
+        chosen = np.sort(chosen[np.isfinite(chosen).all(1)], axis=1)
+        count = chosen.shape[1]
+        if count < 2 or not len(chosen):  # noqa: PLR2004 - no difference
             return float("nan")
-        steady = np.nanquantile(np.abs(chosen - np.nanquantile(chosen, 0.5, axis=1, keepdims=True, method="lower")), _Q) * _SIGMA
-        jumps = np.nanquantile(np.abs(np.diff(chosen, axis=1)), _Q) * _SIGMA_OF_DIFFERENCE
-        return float(min(steady, jumps))
+        if count < _FEW:
+            return float(np.median(chosen[:, -1] - chosen[:, 0])) / _SIGMAS_OF_FEW
+        half = (count + 1) // 2
+        return float(np.median((chosen[:, half - 1 :] - chosen[:, : count - half + 1]).min(1))) / _SIGMAS_OF_HALF
 
     @cached_property
     def _largest(self) -> tuple[Reals, Ints]:

@@ -151,13 +151,15 @@ def _usual(transfers: links.Transfers, chosen: Ints, quantile: float) -> Reals:
 
 def _larger_part(transfers: links.Transfers, chosen: Ints, inside: Bools) -> str:
     """latency where every message takes about the same time more, whatever its size; else bandwidth."""
+    usual = np.bincount(transfers.operation[0][chosen]).argmax()
+    chosen, inside = chosen[transfers.operation[0][chosen] == usual], inside[transfers.operation[0][chosen] == usual]
     moved = transfers.wire_bytes[chosen]
     if moved.max() < _SIZES * moved.min() or inside.all() or not inside.any():
         return "bandwidth"
     slow = links.fit(transfers.wire_bytes[chosen][inside], transfers.ms[chosen][inside])
-    usual = links.fit(transfers.wire_bytes[chosen][~inside], transfers.ms[chosen][~inside])
+    before = links.fit(transfers.wire_bytes[chosen][~inside], transfers.ms[chosen][~inside])
     middle = float(np.median(transfers.wire_bytes[chosen]))
-    return "latency" if slow[0] - usual[0] > (slow[1] - usual[1]) * middle else "bandwidth"
+    return "latency" if slow[0] - before[0] > (slow[1] - before[1]) * middle else "bandwidth"
 
 
 def _lost(evidence: Evidence, slow: list[_Slow]) -> Reals:
