@@ -148,19 +148,25 @@ def _closest(times: Ints, others: Ints) -> Ints:
 
 
 def _merged(table: pa.Table, into: Ints) -> pa.Table:
-    """Drops the rows that went into others, whose nulls they fill."""
-    rank = table["source"]
-    order = np.argsort(_codes(rank, _EXACTNESS), kind="stable")
+    """Drops the rows that went into others, whose nulls they fill, the most exact first."""
+    order = np.argsort(_codes(table["source"], _EXACTNESS), kind="stable")
     for row in order.tolist():
         while into[row] != _NONE and into[into[row]] != _NONE:
             into[row] = into[into[row]]
+    left = order[into[order] != _NONE]
+    while len(left):
+        targets, first = np.unique(into[left], return_index=True)
+        table = _filled_from(table, targets, left[first])
+        left = np.delete(left, first)
+    return table.filter(pa.array(into == _NONE))
+
+
+def _filled_from(table: pa.Table, targets: Ints, donors: Ints) -> pa.Table:
     donor = np.full(len(table), _NONE)
-    given = order[into[order] != _NONE][::-1]
-    donor[into[given]] = given
+    donor[targets] = donors
     indices = pa.array(donor, mask=donor == _NONE)
     vague = pc.equal(_plain(table["process_group"]), UNKNOWN_GROUP)
-    columns = [_with_gaps_filled(table[name], indices, name, vague) for name in table.column_names]
-    return pa.table(columns, schema=table.schema).filter(pa.array(into == _NONE))
+    return pa.table([_with_gaps_filled(table[name], indices, name, vague) for name in table.column_names], schema=table.schema)
 
 
 def _with_gaps_filled(column: pa.ChunkedArray, donor: pa.Array, name: str, vague: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -62,8 +62,9 @@ def read(paths: Sequence[Path], *, rank: int | None = None) -> Imported:
     gathered = _Gathered()
     for source in _identified(paths, gathered):
         gathered.keep(source, _graph(source))
-    for source, result in parallel.read_all(gathered.sources, rank):
-        gathered.keep(source, result)
+    results = dict(parallel.read_all(gathered.sources, rank))
+    for source in gathered.sources:
+        gathered.keep(source, results[source])
     if not gathered.used:
         raise DtscopeError(_nothing(paths, gathered.notes))
     parts, notes = merge.settle(gathered.parts)

@@ -40,7 +40,8 @@ def _figures(spans: pa.Table, rank: int) -> dict[str, float]:
 
 
 def _expected(captures: Path, group: str, name: str) -> dict[str, Any]:
-    return json.loads((captures / group / "expected.json").read_text())[name]
+    answers: dict[str, Any] = json.loads((captures / group / "expected.json").read_text())[name]
+    return answers
 
 
 @pytest.mark.parametrize(("group", "name"), [*(("h200", n) for n in H200), *(("hta", n) for n in HTA)])
@@ -95,7 +96,9 @@ def test_traces_and_dumps_of_the_same_collectives_are_one_run(captures: Path, na
         assert (np.diff(order) > 0).all(), "numbers given by time go the way of the kernels"
     seen = frame[frame.source == "profiler"]
     assert seen["shape"].notna().all()
-    assert seen.bytes.tolist() == dumps.to_pandas().set_index(["rank", "seq"]).bytes.loc[[*zip(seen["rank"], seen.seq, strict=True)]].tolist()
+    assert (
+        seen.bytes.tolist() == dumps.to_pandas().set_index(["rank", "seq"]).bytes.loc[[*zip(seen["rank"], seen.seq, strict=True)]].tolist()
+    )
 
 
 def test_a_folder_of_anything_becomes_tables_that_conform(captures: Path) -> None:

@@ -10,7 +10,7 @@ import pickle
 import pickletools
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,8 +21,10 @@ from dtscope_jupyter import ingest
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.ingest import files, flight_recorder
 from dtscope_jupyter.ingest.files import Unreadable
-from dtscope_jupyter.ingest.part import Part
 from dtscope_jupyter.ingest.unpickle import plain_value
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.ingest.part import Part
 
 T = 1_795_993_000_000_000_000
 PLAIN = st.recursive(
@@ -38,7 +40,8 @@ PLAIN = st.recursive(
 
 
 def _rows(path: Path, name: str = "collectives", rank: int | None = None) -> list[dict[str, Any]]:
-    return ingest.read([path], rank=rank).tables[name].to_pylist()
+    found: list[dict[str, Any]] = ingest.read([path], rank=rank).tables[name].to_pylist()
+    return found
 
 
 @pytest.mark.parametrize("version", ["2.4", "2.5", "2.6", "2.7", "2.8", "2.9", "2.10"])
@@ -67,7 +70,8 @@ def test_every_version_and_form(tmp_path: Path, version: str, form: str) -> None
 @pytest.mark.parametrize(
     ("name", "rank"),
     [
-        ("_dump_0", 0), ("_dump_12", 12), ("nccl_trace_rank_3", 3), ("nccl_trace_rank_3.pkl", 3), ("fr_rank0.pkl", 0), ("comm_lib_trace_rank_7", 7),
+        ("_dump_0", 0), ("_dump_12", 12), ("nccl_trace_rank_3", 3), ("nccl_trace_rank_3.pkl", 3), ("fr_rank0.pkl", 0),
+        ("comm_lib_trace_rank_7", 7),
         ("comm_lib_trace_rank_7.json", 7), ("rank3_dump.pickle", 3), ("dump5", 5), ("job12_rank-0042.bin", 42), ("trace.2.pkl", 2),
         ("rank-0004/flight_recorder.pkl", 4), ("rank-0004/flight_recorder-12.pkl", 4), ("nothing.pkl", None), ("gloo_trace_rank_10", 10),
     ],
@@ -90,7 +94,7 @@ def test_dumps_without_rank_in_their_names_get_the_free_ones(tmp_path: Path) -> 
 def test_sends_and_receives_count_by_themselves_and_name_their_peer(tmp_path: Path) -> None:
     config = {"7": {"name": "7", "desc": "pipe", "ranks": "[2, 6]"}}
     sent = entry(4, T, p2p_seq_id=9, is_p2p=True, profiling_name="nccl:send 0->1", process_group=("7", "pipe"))
-    received = entry(4, T + 1, p2p_seq_id=10, is_p2p=True, profiling_name="nccl:recv 0<-1", process_group=("7", "pipe"), output_sizes=[[8]])
+    received = sent | {"time_created_ns": T + 1, "p2p_seq_id": 10, "profiling_name": "nccl:recv 0<-1", "output_sizes": [[8]]}
     first, second = _rows(pickled(tmp_path / "_dump_2", dump([sent, received], pg_config=config)))
     assert (first["operation"], first["seq"], first["peer"], first["bytes"]) == ("send", 9, 6, 32)
     assert (second["operation"], second["seq"], second["peer"], second["bytes"]) == ("recv", 10, 6, 32)
@@ -209,7 +213,7 @@ class _Runs:
     [
         pickle.dumps(dump([entry(1, T)]) | {"evil": _Runs()}, 2), pickle.dumps(_Runs(), 4), pickle.dumps(Path("x"), 2),
         b"\x80\x02cos\nsystem\n(X\x01\x00\x00\x00xtR.", b"\x80\x02(ios\nsystem\n.", b"\x80\x04\x8c\x02os\x8c\x06system\x93.",
-        b"\x80\x02}(X\x01\x00\x00\x00aX\x01\x00\x00\x00bub.", b"\x80\x02\x82\x01.", b"\x80\x02Ppersistent\n.", b"\x80\x02NQ.", b"\x80\x05\x97.",
+        b"\x80\x02}(X\x01\x00\x00\x00aX\x01\x00\x00\x00bub.", b"\x80\x02\x82\x01.", b"\x80\x02Px\n.", b"\x80\x02NQ.", b"\x80\x05\x97.",
     ],
 )  # fmt: skip
 def test_a_pickle_with_anything_but_plain_values_is_refused(tmp_path: Path, data: bytes) -> None:
@@ -261,6 +265,20 @@ def test_only_opcodes_of_plain_values_are_known() -> None:
     from dtscope_jupyter.ingest.unpickle import _Plain
 
     known = {info.name for info in pickletools.opcodes if ord(info.code) in _Plain.dispatch}
-    code = ["GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID"]
+    code = [
+        "GLOBAL",
+        "STACK_GLOBAL",
+        "REDUCE",
+        "BUILD",
+        "INST",
+        "OBJ",
+        "NEWOBJ",
+        "NEWOBJ_EX",
+        "EXT1",
+        "EXT2",
+        "EXT4",
+        "PERSID",
+        "BINPERSID",
+    ]
     assert not known.intersection(code)
     assert {"EMPTY_DICT", "BINUNICODE", "SETITEMS"} <= known
