@@ -16,7 +16,16 @@ STEP_US = 1000.0
 
 
 def event(cat: str, name: str, ts: float, dur: float, tid: int | str = 1, **args: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": tid, "ts": ts, "dur": dur, "args": {k.replace("_", " "): v for k, v in args.items()}}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 0,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+        "args": {k.replace("_", " "): v for k, v in args.items()},
+    }
 
 
 def kernel(name: str, ts: float, dur: float, correlation: int, stream: int = 7, **args: Any) -> dict[str, Any]:
