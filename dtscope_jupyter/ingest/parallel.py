@@ -158,5 +158,6 @@ def _packed(result: Part | Unreadable, out: IO[bytes]) -> dict[str, Any]:
 
 
 def _leave_with_parent() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 1):
+        pass
     os._exit(1)
