@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,14 +70,17 @@ def _numbers(scene: Scene) -> str:
         return ""
     kept = telling_ranks([int(r) for r in numbers.index], scene.blamed, numbers["exposed_ms"].tolist(), _RANKS)
     shown = numbers.loc[kept]
-    cells = [[_whole(v) for v in shown[n]] if n == "times_last" else column(shown[n]) for n in _HEADS]
+    cells = [_cells(name, shown[name].tolist()) for name in _HEADS]
     rows = [[str(rank), *(values[i] for values in cells)] for i, rank in enumerate(kept)]
     more = f"\nand {len(numbers) - len(kept)} more ranks" if len(kept) < len(numbers) else ""
     return table(["rank", *_HEADS.values()], rows) + more
 
 
-def _whole(value: float) -> str:
-    return f"{value:.0f}" if value >= 0 else UNKNOWN
+def _cells(name: str, values: list[float]) -> list[str]:
+    decimals = {"times_last": 0, "overlap_ratio": 2}.get(name)
+    if decimals is None:
+        return column(values)
+    return [f"{value:.{decimals}f}" if math.isfinite(value) else UNKNOWN for value in values]
 
 
 def _rest(scene: Scene) -> str:
