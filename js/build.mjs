@@ -13,7 +13,7 @@ const out = join(here, "..", "dtscope_jupyter", "static");
 const common = {
   absWorkingDir: here,
   bundle: true,
-  minify: true,
+  minify: !process.env.DTSCOPE_PLAIN,
   target: "es2022",
   legalComments: "none",
   define: { "define.amd": "false" },

@@ -51,7 +51,7 @@ export function activities(l: Lane, until: number): Record<Activity, number> {
     taken = merged(taken, fresh);
   };
   if (l.exact) take("compute", l.compute);
-  for (const [kind, activity] of Object.entries(KINDS)) take(activity, cover([...l.host, ...l.spans].filter((s) => s.kind === kind)));
+  for (const [kind, activity] of Object.entries(KINDS)) take(activity, cover([...l.host, ...l.spans()].filter((s) => s.kind === kind)));
   if (!l.exact) take("compute", l.compute);
   out.nothing = Math.max(0, until - l.start - total(taken));
   if (!l.exact) idle(l, out);
@@ -89,7 +89,7 @@ function elapsed(l: Lane, until: Map<number, number>): number {
 
 function byName(l: Lane, until: number): Map<string, { ms: number; count: number; line: string | null; row: string }> {
   const out = new Map<string, { ms: number; count: number; line: string | null; row: string }>();
-  for (const s of [...l.spans, ...l.host]) {
+  for (const s of [...l.spans(), ...l.host]) {
     if (s.kind === "comm" || s.kind === "collective_wait" || s.start >= until || !(s.end > s.start)) continue;
     const t = out.get(s.name) ?? { ms: 0, count: 0, line: s.line, row: s.row };
     out.set(s.name, { ...t, ms: t.ms + Math.min(s.end, until) - s.start, count: t.count + 1 });

@@ -85,10 +85,16 @@ export class Pyramid {
     const below = this.levels[k - 1];
     const grid = new Grid();
     grid.reserve(below.rows, (below.columns + 1) >> 1);
+    const sign = this.worse === "high" ? 1 : -1;
     for (let r = 0; r < below.rows; r++) {
-      for (let c = 0; c < grid.columns; c++) {
-        grid.data[r * grid.capacity + c] = this.worst(below.get(r, 2 * c), below.get(r, 2 * c + 1));
+      const [from, to] = [r * below.capacity, r * grid.capacity];
+      const pairs = below.columns >> 1;
+      for (let c = 0; c < pairs; c++) {
+        const [a, b] = [below.data[from + 2 * c], below.data[from + 2 * c + 1]];
+        // Not worse, or unknown: then the other, whether known or not.
+        grid.data[to + c] = sign * a > sign * b || Number.isNaN(b) ? a : b;
       }
+      if (below.columns & 1) grid.data[to + pairs] = below.data[from + below.columns - 1];
     }
     return grid;
   }

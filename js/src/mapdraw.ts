@@ -4,7 +4,7 @@
 import type { Finding } from "./finding";
 import { integer, number, round } from "./format";
 import type { StepMatrix } from "./matrix";
-import { blankEnd, cost, METRICS, type MetricName, type Range, strongEnd } from "./metrics";
+import { blankEnd, cost, costs, METRICS, type MetricName, type Range, strongEnd } from "./metrics";
 import { type Colors, costLookup } from "./palette";
 import type { Pen } from "./pen";
 import { css, ramp, ticks } from "./scales";
@@ -84,12 +84,13 @@ function drawTop(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const high = g.top - 6;
   const pixels = Math.min(g.width, Math.ceil((s.to - s.from) * g.cell));
   const bar = Math.max(1, g.cell);
+  const of = costs(s.metric, s.range);
   for (let p = 0; p < pixels; p += bar) {
     const from = s.from + Math.floor(p / g.cell);
     const to = Math.max(from + 1, s.from + Math.floor((p + bar) / g.cell));
     let worst = Number.NaN;
     for (let c = from; c < to && c < s.columnMeans.length; c++) {
-      const t = cost(s.metric, s.columnMeans[c], s.range);
+      const t = of(s.columnMeans[c]);
       if (!(t <= worst)) worst = Number.isNaN(t) ? worst : t;
     }
     if (!(worst > 0)) continue;
@@ -101,11 +102,12 @@ function drawTop(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
 function drawCells(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const gap = g.row >= 12 ? 2 : g.row >= 6 ? 1 : 0;
   const grid = s.matrix.pyramids[s.metric].levels[0];
+  const of = costs(s.metric, s.range);
   s.order.forEach((row, i) => {
     for (let c = s.from; c < s.to; c++) {
       const v = grid.get(row, c);
       if (Number.isNaN(v)) continue;
-      const t = cost(s.metric, v, s.range);
+      const t = of(v);
       const x = g.left + (c - s.from) * g.cell;
       pen.rect(x, g.top + i * g.row, g.cell - 1, g.row - gap, css(ramp(colors.cost, t)));
       if (g.row >= 8 && s.matrix.exact.get(row, c) === 1) {
@@ -130,29 +132,54 @@ function drawRaster(pen: Pen, g: Geometry, s: MapState, colors: Colors, ratio: n
   if (g.row >= 6) for (let i = 1; i < s.order.length; i++) pen.rect(g.left, g.top + i * g.row - 1, wide, 1, colors.paper);
 }
 
+/** Rows of the map merged to those of a picture at one level of detail; kept while a user pans and zooms. */
+interface Bins {
+  readonly key: string;
+  readonly order: readonly number[];
+  readonly data: Float32Array;
+  readonly columns: number;
+}
+
+const kept = new WeakMap<StepMatrix, Bins>();
+
+/** The worst of the ranks that fall into each of `h` rows; unknown is minus infinity, and low costs are negated. */
+function binned(s: MapState, h: number, level: number): Bins {
+  const pyramid = s.matrix.pyramids[s.metric];
+  const grid = pyramid.levels[level];
+  const key = [s.metric, s.matrix.version, level, h].join();
+  const old = kept.get(s.matrix);
+  if (old?.key === key && old.order === s.order) return old;
+  const sign = pyramid.worse === "high" ? 1 : -1;
+  const data = new Float32Array(h * grid.columns).fill(Number.NEGATIVE_INFINITY);
+  s.order.forEach((row, i) => {
+    if (row >= grid.rows) return;
+    const [from, to] = [row * grid.capacity, Math.floor((i * h) / s.order.length) * grid.columns];
+    for (let c = 0; c < grid.columns; c++) {
+      // No comparison with NaN is true, so unknown cells never win.
+      const v = sign * grid.data[from + c];
+      if (v > data[to + c]) data[to + c] = v;
+    }
+  });
+  const bins = { key, order: s.order, data, columns: grid.columns };
+  kept.set(s.matrix, bins);
+  return bins;
+}
+
 /** One pixel for each part of the map, the worst of what falls into it. */
 export function paintPixels(pixels: Uint32Array, w: number, h: number, s: MapState, table: Uint32Array): void {
-  const pyramid = s.matrix.pyramids[s.metric];
   const columns = s.to - s.from;
-  const level = Math.max(0, Math.min(Math.floor(Math.log2(columns / w)) - 1, pyramid.levels.length - 1));
-  const grid = pyramid.levels[level];
-  const high = pyramid.worse === "high";
+  const level = Math.max(0, Math.min(Math.floor(Math.log2(columns / w)) - 1, s.matrix.pyramids[s.metric].levels.length - 1));
+  const bins = binned(s, h, level);
+  const sign = METRICS[s.metric].worse === "high" ? 1 : -1;
+  const of = costs(s.metric, s.range);
+  const edges = Int32Array.from({ length: w + 1 }, (_, x) => s.from + Math.floor((x * columns) / w));
   for (let y = 0; y < h; y++) {
-    const first = Math.floor((y * s.order.length) / h);
-    const last = Math.max(first + 1, Math.floor(((y + 1) * s.order.length) / h));
     for (let x = 0; x < w; x++) {
-      const from = (s.from + Math.floor((x * columns) / w)) >> level;
-      const to = Math.max(from + 1, Math.min(grid.columns, ((s.from + Math.floor(((x + 1) * columns) / w) - 1) >> level) + 1));
-      let worst = Number.NaN;
-      for (let i = first; i < last; i++) {
-        const row = s.order[i];
-        if (row >= grid.rows) continue;
-        for (let k = row * grid.capacity + from; k < row * grid.capacity + to; k++) {
-          const v = grid.data[k];
-          if (!Number.isNaN(v) && !(high ? v <= worst : v >= worst)) worst = v;
-        }
-      }
-      if (!Number.isNaN(worst)) pixels[y * w + x] = table[Math.round(cost(s.metric, worst, s.range) * 255)];
+      const from = edges[x] >> level;
+      const to = Math.max(from + 1, Math.min(bins.columns, ((edges[x + 1] - 1) >> level) + 1));
+      let worst = Number.NEGATIVE_INFINITY;
+      for (let k = y * bins.columns + from; k < y * bins.columns + to; k++) if (bins.data[k] > worst) worst = bins.data[k];
+      if (worst > Number.NEGATIVE_INFINITY) pixels[y * w + x] = table[Math.round(of(sign * worst) * 255)];
     }
   }
 }

@@ -79,21 +79,34 @@ export class StepMatrix {
     return row !== undefined && this.exact.get(row, this.column(step)) === 1;
   }
 
-  /** Mean over the known columns [from, to) of a row; of every row where row is null. */
-  mean(name: MetricName, row: number | null, from: number, to: number): number {
+  /** Means over the known cells of every column from `first` on, and of every row, in one pass. */
+  means(name: MetricName, first = 0): { columns: Float32Array; rows: Float32Array } {
     const grid = this.pyramids[name].levels[0];
-    let sum = 0;
-    let count = 0;
-    for (let r = row ?? 0; r < (row === null ? grid.rows : Math.min(row + 1, grid.rows)); r++) {
-      for (let c = from; c < Math.min(to, grid.columns); c++) {
-        const v = grid.data[r * grid.capacity + c];
-        if (!Number.isNaN(v)) {
-          sum += v;
-          count++;
-        }
+    const sums = new Float64Array(this.columns);
+    const counts = new Uint32Array(this.columns);
+    const rows = new Float32Array(this.ranks.length).fill(Number.NaN);
+    for (let r = 0; r < grid.rows; r++) {
+      let [sum, count] = [0, 0];
+      for (let c = first, k = r * grid.capacity + first; c < grid.columns; c++, k++) {
+        const v = grid.data[k];
+        if (Number.isNaN(v)) continue;
+        sums[c] += v;
+        counts[c]++;
+        sum += v;
+        count++;
       }
+      rows[r] = sum / count;
     }
-    return count ? sum / count : Number.NaN;
+    return { columns: Float32Array.from(sums, (sum, c) => sum / counts[c]), rows };
+  }
+
+  /** Takes in a whole metric of a finished run: rows in the order of the ranks, columns from the step `first` on. */
+  load(name: MetricName, ranks: readonly number[], first: number, columns: number, values: Float32Array): void {
+    this.begin(first);
+    for (const rank of ranks) this.row(rank);
+    this.lastStep = Math.max(this.lastStep, first + columns - 1);
+    this.pyramids[name].fill(ranks.length, columns, values);
+    this.version++;
   }
 
   /** Typical and extreme values, from at most about 20,000 cells evenly taken. */

@@ -83,9 +83,15 @@ export function blankEnd(name: MetricName, range: Range): number {
 
 /** Place on the cost ramp, 0 blank to 1 strong; NaN where there is no value. */
 export function cost(name: MetricName, value: number, range: Range): number {
-  if (name === "ratio") return bands(value);
+  return costs(name, range)(value);
+}
+
+/** The same for many values of one metric. */
+export function costs(name: MetricName, range: Range): (value: number) => number {
+  if (name === "ratio") return bands;
   const [blank, strong] = [blankEnd(name, range), strongEnd(name, range)];
-  return Math.min(1, Math.max(0, (value - blank) / (strong - blank || 1)));
+  const factor = 1 / (strong - blank || 1);
+  return (value) => Math.min(1, Math.max(0, (value - blank) * factor));
 }
 
 /** Good (0.8 and above) stays near blank, below 0.4 is strong. */

@@ -9,7 +9,8 @@ import { type Finding, readFindings } from "./finding";
 import type { GradientRow, Parameter } from "./gradients";
 import { LogStore } from "./logs";
 import { LIVE_CELLS, StepMatrix } from "./matrix";
-import { type RankFacts, type Span, type StepView, stepView } from "./stepview";
+import { METRICS, type MetricName } from "./metrics";
+import { type RankFacts, type Span, type StepView, stepView, type Times } from "./stepview";
 import { TableStore } from "./store";
 import { LIMITS, TABLE_NAMES, TABLES, type TableName } from "./tables";
 
@@ -44,6 +45,15 @@ export interface Tile {
   readonly width: number;
   readonly values: number[];
   readonly histogram: number[];
+}
+
+/** A metric of every rank and step at once, where the rows themselves would be too many. */
+interface Matrix {
+  metric: MetricName;
+  ranks: number[];
+  first: number;
+  columns: number;
+  buffer: number;
 }
 
 interface Part {
@@ -89,6 +99,18 @@ export class Model {
     }
     if (header.status) this.status = { ...this.status, ...(header.status as Partial<Status>) };
     this.grows ||= this.status.live;
+    for (const m of (header.matrices ?? []) as Matrix[]) {
+      const values = whole[m.buffer];
+      if (values && m.metric in METRICS && values.byteLength === 4 * m.ranks.length * m.columns) {
+        this.matrix.load(
+          m.metric,
+          m.ranks,
+          m.first,
+          m.columns,
+          new Float32Array(values.buffer, values.byteOffset, m.ranks.length * m.columns),
+        );
+      } else this.damaged++;
+    }
     for (const part of (header.parts ?? []) as Part[]) this.part(part, whole);
     if (header.findings) this.findings = readFindings(header.findings);
     for (const { rank, text } of (header.log ?? []) as { rank: number; text: string }[]) this.logs.append(rank, text);
@@ -322,25 +344,40 @@ export class Model {
   }
 
   private facts(step: number): RankFacts[] {
-    const facts = new Map<number, { rank: number; start: number; end: number; cpu: number; spans: Span[]; host: Span[] }>();
+    const facts = new Map<number, Omit<RankFacts, "device"> & { device: Map<string, Times> }>();
     this.tables.steps.each(step, (c, i) => {
-      const shift = this.offset(c.rank[i]);
-      facts.set(c.rank[i], {
-        rank: c.rank[i],
+      const rank = c.rank[i];
+      const shift = this.offset(rank);
+      facts.set(rank, {
+        rank,
         start: c.start_ns[i] + shift,
         end: c.end_ns[i] + shift,
         cpu: c.thread_cpu_ms[i],
-        spans: [],
+        device: new Map(),
+        spans: once(() => this.spansOf(step, rank)),
         host: [],
       });
     });
-    for (const [table, list] of [
-      ["spans", "spans"],
-      ["host", "host"],
-    ] as const) {
-      this.tables[table].each(step, (c, i) => facts.get(c.rank[i])?.[list].push(this.span(c, i, table)));
-    }
+    this.tables.host.each(step, (c, i) => facts.get(c.rank[i])?.host.push(this.span(c, i, "host")));
+    this.tables.spans.each(step, (c, i) => {
+      const device = facts.get(c.rank[i])?.device;
+      if (!device) return;
+      const kind = this.pool.text(c.kind[i]) ?? "";
+      const shift = this.offset(c.rank[i]);
+      const times = device.get(kind) ?? { starts: [], ends: [] };
+      if (!times.starts.length) device.set(kind, times);
+      times.starts.push(c.start_ns[i] + shift);
+      times.ends.push(c.end_ns[i] + shift);
+    });
     return [...facts.values()];
+  }
+
+  private spansOf(step: number, rank: number): Span[] {
+    const out: Span[] = [];
+    this.tables.spans.each(step, (c, i) => {
+      if (c.rank[i] === rank) out.push(this.span(c, i, "spans"));
+    });
+    return out;
   }
 
   private span(c: Record<string, ArrayLike<number>>, i: number, table: "spans" | "host"): Span {
@@ -352,6 +389,14 @@ export class Model {
     const row = kind === "comm" ? `comm ${text("process_group") ?? ""}` : c.stream[i] >= 0 ? `stream ${c.stream[i]}` : "host thread";
     return { kind, name: text("name") ?? kind, start, end, row, line: text("line"), bytes: c.bytes[i] };
   }
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | null = null;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
 }
 
 function least(values: ArrayLike<number>, length: number): number {

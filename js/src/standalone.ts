@@ -11,11 +11,13 @@ async function start(): Promise<void> {
     const text = document.getElementById("dtscope-data")!.textContent!.trim();
     const { header, buffers } = unpack(await inflate(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
     const model = new Model(16 * 1024 * 1024);
+    performance.mark("dtscope-ingest");
     model.ingest({ header, buffers });
     root.replaceChildren();
     const app = new App(model);
     root.append(app.root);
     app.redraw();
+    requestAnimationFrame(() => requestAnimationFrame(() => performance.measure("dtscope-first-draw", "dtscope-ingest")));
   } catch (error) {
     root.textContent = `This page's data could not be read: ${(error as Error).message}. Save it again with run.save_html(path).`;
   }

@@ -22,8 +22,16 @@ export interface RankFacts {
   readonly end: number;
   /** CPU time of the training thread in ms, NaN where unknown. */
   readonly cpu: number;
-  readonly spans: Span[];
+  /** What a profiler saw on the device, by kind: starts and ends. */
+  readonly device: ReadonlyMap<string, Times>;
+  /** The same with names, made when first asked for: there may be a million. */
+  readonly spans: () => readonly Span[];
   readonly host: Span[];
+}
+
+export interface Times {
+  readonly starts: number[];
+  readonly ends: number[];
 }
 
 export interface Lane extends RankFacts {
@@ -57,14 +65,15 @@ export function stepView(step: number, facts: RankFacts[], collectives: Collecti
 
 function lane(facts: RankFacts, collectives: Collective[]): Lane {
   const own = collectives.flatMap((c) => c.members.filter((m) => m.rank === facts.rank));
-  const kernels = facts.spans.filter((s) => s.kind === "comm");
-  const comm = kernels.length ? cover(kernels) : cover(own);
-  const device = facts.spans.filter((s) => s.kind === "compute");
-  const exact = device.length > 0;
+  const times = (kind: string) => facts.device.get(kind) ?? { starts: [], ends: [] };
+  const comm = times("comm").starts.length ? union(times("comm").starts, times("comm").ends) : cover(own);
+  const exact = times("compute").starts.length > 0;
   const blocked = () => cover([...facts.host.filter((h) => h.kind === "collective_wait"), ...own.filter((m) => m.synchronous)]);
-  const compute = exact ? cover(device) : difference(Float64Array.of(facts.start, facts.end), blocked());
-  const copies = facts.spans.filter((s) => s.kind === "memcpy");
-  const other = cover([...copies, ...facts.host.filter((h) => HOST_SHOWN.has(h.kind))]);
+  const compute = exact
+    ? union(times("compute").starts, times("compute").ends)
+    : difference(Float64Array.of(facts.start, facts.end), blocked());
+  const kept = facts.host.filter((h) => HOST_SHOWN.has(h.kind));
+  const other = union([...times("memcpy").starts, ...kept.map((h) => h.start)], [...times("memcpy").ends, ...kept.map((h) => h.end)]);
   return {
     ...facts,
     compute,

@@ -74,7 +74,7 @@ export function spanRows(lane: Lane): SpanRow[] {
   let rows = rowsOf.get(lane);
   if (!rows) {
     const byRow = new Map<string, Span[]>();
-    for (const span of [...lane.spans, ...lane.host]) {
+    for (const span of [...lane.spans(), ...lane.host]) {
       const list = byRow.get(span.row);
       if (list) list.push(span);
       else byRow.set(span.row, [span]);
@@ -231,6 +231,14 @@ function firstVisible(spans: readonly Span[], from: number): number {
     else low = middle + 1;
   }
   return Math.max(0, low - 1);
+}
+
+/** The span of a row that holds a time, or is within `slack` ms of it. */
+export function spanAt(row: SpanRow, at: number, slack: number): Span | null {
+  for (let i = firstVisible(row.spans, at - slack); i < row.spans.length && row.spans[i].start <= at + slack; i++) {
+    if (row.spans[i].end >= at - slack) return row.spans[i];
+  }
+  return null;
 }
 
 function rowColor(span: Span, colors: Colors): string {

@@ -98,8 +98,7 @@ export class MapPanel implements Panel {
     const old = this.summary;
     const now = performance.now();
     if (old?.key === key && (now - old.at < 1000 || old.range === null)) return this.extended(old);
-    const columnMeans = new Float32Array(matrix.columns).map((_, c) => matrix.mean(this.metric, null, c, c + 1));
-    const rowMeans = new Float32Array(matrix.ranks.length).map((_, r) => matrix.mean(this.metric, r, 0, matrix.columns));
+    const { columns: columnMeans, rows: rowMeans } = matrix.means(this.metric);
     this.summary = { key, at: now, range: matrix.range(this.metric), columnMeans, rowMeans, ...this.ordered(rowMeans) };
     return this.summary;
   }
@@ -107,9 +106,9 @@ export class MapPanel implements Panel {
   private extended(old: NonNullable<MapPanel["summary"]>): NonNullable<MapPanel["summary"]> {
     const { matrix } = this.context.model;
     if (old.columnMeans.length >= matrix.columns) return old;
-    const means = new Float32Array(matrix.columns);
-    means.set(old.columnMeans);
-    for (let c = Math.max(0, old.columnMeans.length - 1); c < matrix.columns; c++) means[c] = matrix.mean(this.metric, null, c, c + 1);
+    const first = Math.max(0, old.columnMeans.length - 1);
+    const means = matrix.means(this.metric, first).columns;
+    means.set(old.columnMeans.subarray(0, first));
     old.columnMeans = means;
     return old;
   }

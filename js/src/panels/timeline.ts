@@ -6,9 +6,9 @@ import { button, h, say } from "../dom";
 import { csvField, duration, fixed, integer, plural } from "../format";
 import { clip, total } from "../intervals";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
-import type { Lane, Span, StepView } from "../stepview";
+import type { Lane, StepView } from "../stepview";
 import { place, Surface } from "../surface";
-import { costliest, drawTimeline, type Layout, LEFT, layout, nearest } from "../timelinedraw";
+import { costliest, drawTimeline, type Layout, LEFT, layout, nearest, spanAt, spanRows } from "../timelinedraw";
 
 const MOST_LANES = 32;
 const KEYS =
@@ -199,8 +199,8 @@ export class TimelinePanel implements Panel {
   private describe(box: Layout["boxes"][number], at: number, y: number): string[] {
     if (this.hovered) return collectiveWords(this.hovered, box.lane.rank);
     const row = box.rows[Math.floor((y - box.y - box.thick - box.thin - 5) / 14)];
-    const among: readonly Span[] = row ? row.spans : [...box.lane.spans, ...box.lane.host].filter((s) => s.kind !== "comm");
-    const span = among.find((s) => s.start - this.pixel <= at && at < s.end + this.pixel);
+    const rows = row ? [row] : spanRows(box.lane).filter((r) => !r.name.startsWith("comm"));
+    const span = rows.map((r) => spanAt(r, at, this.pixel)).find((found) => found !== null);
     if (!span) return [];
     return [
       span.name,
@@ -310,7 +310,7 @@ export class TimelinePanel implements Panel {
     if (!sought || !this.view) return;
     const after = this.zoom ? (this.zoom[0] + this.zoom[1]) / 2 : this.view.start - 1;
     const hits = this.view.lanes.flatMap((l) =>
-      [...l.spans, ...l.host].filter((s) => s.name.toLowerCase().includes(sought)).map((s) => ({ s, rank: l.rank })),
+      [...l.spans(), ...l.host].filter((s) => s.name.toLowerCase().includes(sought)).map((s) => ({ s, rank: l.rank })),
     );
     hits.sort((a, b) => a.s.start - b.s.start);
     const next = hits.find(({ s }) => (s.start + s.end) / 2 > after + 1e-6) ?? hits[0];
@@ -333,7 +333,7 @@ export class TimelinePanel implements Panel {
         for (let i = 0; i < set.length; i += 2)
           lines.push([lane.rank, kind, "", set[i] - this.view!.start, set[i + 1] - set[i], "lane", ""].map(csvField).join());
       }
-      for (const s of [...lane.spans, ...lane.host])
+      for (const s of [...lane.spans(), ...lane.host])
         lines.push([lane.rank, s.kind, s.name, s.start - this.view!.start, s.end - s.start, s.row, s.line].map(csvField).join());
     }
     return lines.join("\n");
