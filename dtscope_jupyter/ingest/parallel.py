@@ -135,7 +135,6 @@ def _unpacked(path: Path, told: dict[str, Any], data: pa.Buffer | None) -> Part 
 
 def main() -> None:
     """The helper's side."""
-    sys.modules["pandas"] = None  # type: ignore[assignment]  # pyarrow would import it, 0.2 s for nothing
     wanted = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     with os.fdopen(wanted["descriptor"], "wb") as out:
