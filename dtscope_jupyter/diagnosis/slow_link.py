@@ -28,6 +28,9 @@ _OF_KNOWN, _EXPECTED_OF_KNOWN = 0.2, 0.5
 """NCCL reaches half of a link's rate and more on large messages (H200, 4 ranks, beside compute: 0.58); a fifth is another transport."""
 _FEWEST, _SHARE, _ONE_HOST = 2, 0.02, 8
 _INSIDE = 0.75
+_SCATTERS, _OF_RATIO, _LASTING = 2.5, 0.3, 0.2
+"""A step up is of more than 2.5 times the quartile distance of the logarithm on either side, is no slower host (which would show in
+compute too), and lasts a fifth of the run or to its end."""
 _SIZES = 2.0
 """Messages must differ in size by so much to tell a start-up time from a rate."""
 ADVICE = {
@@ -105,13 +108,16 @@ def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, c
     low, high = (float(each) for each in np.quantile(ratio, (0.1, 0.9)))
     first, end = stretch(ratio - (low + high) / 2 + (high - low) / 4, (high - low) / 2)
     inside, outside = ratio[first:end], np.delete(ratio, np.arange(first, end))
-    if len(inside) < _FEWEST or len(outside) < _FEWEST or not _steps_up(inside, outside):
+    lasts = end == len(usable) or len(inside) >= max(_LASTING * len(usable), _FEWEST)
+    if len(inside) < _FEWEST or len(outside) < _FEWEST or not lasts or not _steps_up(inside, outside):
         return None
     usual_ms, columns = usual[usable] * float(np.median(outside)), usable[first:end]
     lost = np.zeros(len(usual))
     lost[columns] = np.maximum(inside * usual[columns] - usual_ms[first:end], 0)
     since, until = (int(evidence.steps.ids[each]) for each in (columns[0], columns[-1]))
     slower = float(np.median(inside) / np.median(outside))
+    if _host_slower(evidence, columns, np.setdiff1d(usable, columns), slower):
+        return None
     told = {"ratio": slower, "since_step": since, "transfer_ms": float(np.median(inside * usual[columns])), "transfer_before_ms": float(np.median(usual_ms))}
     what = f"{slower:.2g} times as long " + (f"since step {since}" if end == len(usable) else f"from step {since} to step {until}")
     cause = _larger_part(transfers, chosen, np.isin(step, columns))
@@ -119,9 +125,21 @@ def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, c
 
 
 def _steps_up(inside: Reals, outside: Reals) -> bool:
-    """Whether nearly all steps inside are well above nearly all outside."""
+    """Whether nearly all steps inside are well above nearly all outside, by more than either side scatters."""
     clear = float((inside > _RATIO * np.median(outside)).mean()) >= _INSIDE
-    return clear and float(np.quantile(inside, 1 - _INSIDE)) > float(np.quantile(outside, _INSIDE))
+    apart = float(np.quantile(inside, 1 - _INSIDE)) > float(np.quantile(outside, _INSIDE))
+    scatter = max(float(np.subtract(*np.quantile(np.log(np.maximum(each, 1e-9)), (0.75, 0.25)))) for each in (inside, outside))
+    return clear and apart and float(np.log(np.median(inside) / np.median(outside))) > _SCATTERS * scatter
+
+
+def _host_slower(evidence: Evidence, inside: Ints, outside: Ints, ratio: float) -> bool:
+    """Whether the ranks' own work took longer in the same steps as well: then the machine was busy, not the link."""
+    compute = evidence.steps.column("compute_ms")
+    ours, before = compute[:, inside], compute[:, outside]
+    if not np.isfinite(ours).any() or not np.isfinite(before).any():
+        return False
+    slower = float(np.nanmedian(ours) / max(float(np.nanmedian(before)), 1e-9))
+    return slower > 1 + _OF_RATIO * (ratio - 1)
 
 
 def _against_sisters(evidence: Evidence, transfers: links.Transfers, name: str, chosen: Ints) -> _Slow | None:

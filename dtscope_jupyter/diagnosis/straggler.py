@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.diagnosis.evidence import Evidence
 
 _FEWEST_STEPS = 2
+_LASTING = 6
+"""In shorter stretches of a longer run only a cause that the host tells itself, or a large loss, counts."""
 _STEADY, _STEADY_FEW, _FEW = 0.75, 1.0, 5
 """Share of a stretch's steps in which the rank is late: all of them where they are fewer than five."""
 _SHARE, _SHARE_IMBALANCE, _SHARE_UNKNOWN = 0.02, 0.05, 0.10
@@ -39,6 +41,7 @@ class _Suspect:
     row: int
     columns: Ints
     pattern: str
+    doubtful: bool = False
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -65,7 +68,8 @@ def _suspect(late: Late, row: int, usable: Ints) -> _Suspect | None:
     first, end = stretch(net, threshold)
     if _persists(late, net[first:end], threshold):
         inside = first + np.flatnonzero(positive(net[first:end]))
-        return _Suspect(row, usable[inside], "each step" if end - first > 1 else "one step")
+        lasting = end - first >= min(_LASTING, len(usable))
+        return _Suspect(row, usable[inside], "each step", doubtful=not lasting)
     return _alone(late, row, usable)
 
 
@@ -108,7 +112,9 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
     steady = suspect.pattern == "each step"
     if reason.cause in _IMBALANCE and cost < _SHARE_IMBALANCE * typical:
         return None
-    if reason.cause == "unknown" and (reason.host_bound or not steady or cost < _SHARE_UNKNOWN * typical):
+    if reason.cause == "unknown" and (reason.host_bound or not steady or suspect.doubtful or cost < _SHARE_UNKNOWN * typical):
+        return None
+    if suspect.doubtful and reason.cause in _IMBALANCE and cost < _ALONE_SHARE * typical:
         return None
     grade = severity(cost, typical) if steady or reason.cause != "unknown" else Severity.INFO
     ranks = evidence.name(np.array([suspect.row]))
