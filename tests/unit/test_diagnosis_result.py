@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from dtscope_jupyter import simulate
+from dtscope_jupyter.diagnosis import CAUSES, Diagnosis, diagnose
+from dtscope_jupyter.diagnosis.expect import expect
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.simulate import Fault
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
+FAULTS = [
+    [],
+    [Fault("straggler", "compute", (2,), 0.3)],
+    [Fault("slow_link", "bandwidth", (), 30, first=8)],
+    [Fault("hang", "host_stuck", (1,), first=6)],
+    [Fault("desync", "shape", (1,), first=6)],
+    [Fault("desync", "values", (1,), first=6)],
+    [Fault("nonfinite", "gradient", (0,), first=6)],
+    [Fault("nonfinite", "loss", (0,), first=6)],
+    [Fault("implicit_copy", "non_contiguous", (0, 1, 2, 3))],
+    [Fault("insufficient_data", "missing_ranks", (1,))],
+]
+
+
+class Run:
+    def __init__(self, tables: dict[str, pa.Table]) -> None:
+        self.tables = tables
+
+    def diagnose(self) -> Diagnosis:
+        return diagnose(self.tables)
+
+
+@pytest.mark.parametrize("faults", FAULTS)
+def test_every_report_fits_the_published_schema_and_json(faults: list[Fault]) -> None:
+    report = diagnose(simulate.run(4, 16, faults)).to_dict()
+    jsonschema.validate(report, SCHEMA)
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+
+
+def test_the_schema_refuses_a_cause_of_another_kind() -> None:
+    report = diagnose(simulate.run(4, 16, FAULTS[1])).to_dict()
+    report["findings"][0]["cause"] = "one_bucket"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(report, SCHEMA)
+
+
+def test_the_schema_knows_the_kinds_and_causes_of_the_code() -> None:
+    rules = SCHEMA["$defs"]["finding"]["allOf"]
+    assert {rule["if"]["properties"]["kind"]["const"]: tuple(rule["then"]["properties"]["cause"]["enum"]) for rule in rules} == CAUSES
+
+
+def test_the_text_says_the_same_twice() -> None:
+    first, second = (str(diagnose(simulate.run(4, 16, FAULTS[1]))) for _ in range(2))
+    assert first == second
+    assert first.splitlines()[1].startswith("!! Rank 2 is late: 15 ms more compute in each step since step 0.")
+
+
+def test_a_healthy_run_says_so() -> None:
+    assert str(diagnose(simulate.run(4, 16))) == "4 ranks, 16 steps of 54 ms: nothing to report."
+
+
+def test_the_picture_is_shown_where_somebody_draws_it() -> None:
+    found = diagnose(simulate.run(4, 16, FAULTS[1]))
+    assert set(found._repr_mimebundle_()) == {"text/plain"}
+    drawn = replace(found, picture=lambda each: str(len(each.findings)).encode())
+    assert drawn._repr_mimebundle_()["image/png"] == b"1"
+
+
+def test_the_most_costly_comes_first() -> None:
+    faults = [Fault("straggler", "input", (1,), 0.2, every=1), Fault("straggler", "compute", (6,), 0.7)]
+    costs = [finding.cost_ms for finding in diagnose(simulate.run(8, 16, faults)).findings]
+    assert costs == sorted(costs, reverse=True)
+    assert len(costs) == 2
+
+
+def test_expectations_that_hold_chain() -> None:
+    run = Run(simulate.run(4, 16, FAULTS[1]))
+    expect(run).straggler(rank=2).straggler(cause="compute").overlap_ratio(at_least=0.0).step_ms(at_most=100)
+    expect(Run(simulate.run(4, 16))).no_findings()
+
+
+@pytest.mark.parametrize(("check", "message"), [
+    (lambda e: e.no_findings(), "expected no findings above info, found: Rank 2 is late"),
+    (lambda e: e.straggler(rank=1), r"expected straggler of rank 1, found: straggler \(compute\) of ranks \[2\]"),
+    (lambda e: e.hang(), r"expected hang, found: straggler"),
+    (lambda e: e.overlap_ratio(at_least=0.99), r"overlap ratio is 0\.\d+, expected at least 0\.99"),
+    (lambda e: e.step_ms(at_most=10), r"the median step takes [\d.]+ ms, expected at most 10 ms"),
+])  # fmt: skip
+def test_expectations_that_fail_say_what_was_found(check: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check(expect(Run(simulate.run(4, 16, FAULTS[1]))))
+
+
+def test_an_expectation_nobody_knows_is_an_error_of_the_caller() -> None:
+    run = Run(simulate.run(4, 4))
+    with pytest.raises(AttributeError, match="no expectation 'fast'"):
+        expect(run).fast()
+    with pytest.raises(DtscopeError, match="no severity 'loud'"):
+        expect(run).no_findings(above="loud")
+    with pytest.raises(DtscopeError, match="no kind of finding 'slow'"):
+        expect(run).finding("slow")
