@@ -131,5 +131,12 @@ def _ship(folder: Path) -> None:
         _log.warning("dtscope: DTRAINSCOPE_COLLECTOR is set but DTRAINSCOPE_KEYS is not; make keys with `dtscope keys DIR`")
         return
     from dtscope_jupyter import transport
+    from dtscope_jupyter.agent.reference import Reference
 
     transport.ship(folder, endpoint, Path(keys))
+    current = agent.armed()
+    if current is not None:
+        drain = Reference(current).drain
+        current.drains.append(drain)
+        if current.recording:
+            current.recorder.add_source(drain)

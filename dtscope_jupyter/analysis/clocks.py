@@ -106,7 +106,8 @@ class _Latest:
     def of(cls, table: pa.Table, ranks: Ints) -> _Latest:
         rank, time = ints(table, "rank"), ints(table, "time_ns")
         newest = _newest(rank, time)
-        best = _newest(rank, -np.where(ints(table, "offset_ns") == NONE, 2**62, ints(table, "uncertainty_ns")))
+        trip = np.where(is_any(table, "method", ("round_trip",)), ints(table, "offset_ns"), NONE)
+        best = _newest(rank, -np.where(trip == NONE, 2**62, ints(table, "uncertainty_ns")))
         place = np.searchsorted(ranks, rank)
         boot, boots = codes(table, "boot_id")
         name, names = codes(table, "host")
@@ -114,7 +115,7 @@ class _Latest:
         new = [np.full(len(ranks), empty, np.int64) for empty in (NONE, NONE, NONE, NONE)]
         of_host, monotonic, measured, width = new
         of_host[place[newest]], monotonic[place[newest]] = host[newest], ints(table, "monotonic_offset_ns")[newest]
-        measured[place[best]], width[place[best]] = ints(table, "offset_ns")[best], ints(table, "uncertainty_ns")[best]
+        measured[place[best]], width[place[best]] = trip[best], ints(table, "uncertainty_ns")[best]
         known = of_host != NONE
         of_host[~known] = -1 - np.arange(len(ranks))[~known]
         labels = np.array([""] * len(ranks), dtype=object)
@@ -124,6 +125,14 @@ class _Latest:
     def names(self) -> list[str]:
         """Host names, empty where unknown."""
         return self.labels
+
+    def trip(self, members: Ints, offset: Ints) -> tuple[int, int] | None:
+        """Offset of a host's rebased times and its uncertainty, by the best round trip of its ranks; None without any."""
+        trips = members[self.measured[members] != NONE]
+        if not len(trips):
+            return None
+        best = trips[np.argmin(self.width[trips])]
+        return int(self.measured[best] - offset[best]), max(int(self.width[best]), 0)
 
     def rebase(self) -> Ints:
         """What brings each rank's times to the monotonic clock as its host's first rank reads it."""
@@ -148,12 +157,12 @@ def _between(
 ) -> None:
     ranks, hosts, offset, uncertainty, applied, method = columns
     estimate, width = _ends(both or paired(tables), ranks, hosts, offset)
+    reference = latest.trip(np.flatnonzero(hosts == hosts[0]), offset) or (0, 0)
     for host in np.unique(hosts[hosts != hosts[0]]).tolist():
         members = np.flatnonzero(hosts == host)
-        trips = members[latest.measured[members] != NONE]
-        trip = trips[np.argmin(latest.width[trips])] if len(trips) else None
+        trip = latest.trip(members, offset)
         if trip is not None:
-            value, unsure, how = int(latest.measured[trip]), max(int(latest.width[trip]), 0), "round_trip"
+            value, unsure, how = trip[0] - reference[0], trip[1] + reference[1], "round_trip"
         elif width[host] != NONE:
             value, unsure, how = int(estimate[host]), int(width[host]), "collective_ends"
         else:
