@@ -111,6 +111,7 @@ STEPS = Table(
         _flag("disturbed", "a profiler window or another probe of ours slowed this step"),
         _SOURCE,
         _real("thread_cpu_ms", "CPU time that the training thread used; far below the step where it slept", "ms"),
+        _real("thread_delay_ms", "time that the training thread was ready to run while something else had the CPU", "ms"),
     ),
 )
 

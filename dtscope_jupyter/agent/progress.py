@@ -18,6 +18,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dtscope_jupyter.agent.run_queue import RunQueue
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,6 +44,7 @@ class Segment:
     skipped: bool = False
     collectives: int = 0
     cpu_ns: int = 0
+    delay_ns: int | None = None
     optimizers: list[int] = field(default_factory=list)
 
     def join(self, other: Segment) -> None:
@@ -55,6 +58,7 @@ class Segment:
         self.skipped |= other.skipped
         self.collectives += other.collectives
         self.cpu_ns += other.cpu_ns
+        self.delay_ns = None if self.delay_ns is None or other.delay_ns is None else self.delay_ns + other.delay_ns
         self.optimizers += other.optimizers
 
 
@@ -78,6 +82,7 @@ class Progress:
         self._next = 0
         self._last_end = 0
         self._cpu = (0, 0)
+        self._queue = RunQueue()
         self._calls: set[tuple[str, str | None]] = set()
         self._backwards = 0
 
@@ -109,6 +114,7 @@ class Progress:
         if self._current is None:
             if not self._last_end:
                 self._cpu_used()
+                self._queue.since_last()
             self._current = Segment(self._last_end or time_ns)
 
     def backward_begins(self, time_ns: int, *, reset: bool, updated: bool) -> bool:
@@ -167,7 +173,7 @@ class Progress:
             for call in self.before_close:
                 call()
             current.end = time_ns
-            current.cpu_ns = self._cpu_used()
+            current.cpu_ns, current.delay_ns = self._cpu_used(), self._queue.since_last()
             self._parts.append(current)
         self._current = None
         self._resolve()
@@ -192,7 +198,7 @@ class Progress:
         for call in self.before_close:
             call()
         segment.end = end_ns
-        segment.cpu_ns = self._cpu_used()
+        segment.cpu_ns, segment.delay_ns = self._cpu_used(), self._queue.since_last()
         self._parts.append(segment)
         if not self._closing:
             self._learn(segment)

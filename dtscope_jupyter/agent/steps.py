@@ -210,6 +210,7 @@ class Steps(Collector):
             step in self.disturbed,
             "event",
             segment.cpu_ns / 1e6 or None,
+            None if segment.delay_ns is None else segment.delay_ns / 1e6,
         )
 
 
