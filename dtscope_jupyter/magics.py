@@ -60,7 +60,7 @@ def load(shell: InteractiveShell) -> None:
         return
     shell.register_magics(DtscopeMagics)
     for command in _COMMANDS:
-        shell.set_hook("complete_command", _complete, str_key=command)  # type: ignore[no-untyped-call]
+        shell.set_hook("complete_command", _complete, str_key=command)
     shell.input_transformers_cleanup.append(_ask_help)
     session.current().prepare()
 

@@ -34,7 +34,7 @@ class Profile:
         self._view = self._open_view() if stage.has_widgets() else None
         self._tail = Tail(attempt.rank_path(0) / "log.txt", stage.write)
         self.job = launch.start(program, self._options(session.faults), session.warm, world)
-        self._watcher = Watch(attempt, self._hang)
+        self._watcher = Watch(attempt, self.job.unfinished, self._hang)
 
     @property
     def title(self) -> str:

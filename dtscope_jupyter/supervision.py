@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.5
 _QUIET_S = 4.0
-_HEARTBEATS_S = 3.0
+_HEARTBEATS_S = 5.0
 _PROGRESS = ("collectives.index", "steps.index")
 _CAPTURES = ({"command": "stacks"}, {"command": "flight_recorder"})
 
@@ -32,9 +32,12 @@ class Watch:
     tables read; what a hang is `diagnosis.hang` says.
     """
 
-    def __init__(self, attempt: Attempt, on_hang: Callable[[str, tuple[int, ...]], None]) -> None:
-        """`on_hang` gets one sentence and the ranks to blame."""
+    def __init__(
+        self, attempt: Attempt, unfinished: Callable[[], list[int]], on_hang: Callable[[str, tuple[int, ...]], None]
+    ) -> None:
+        """`unfinished` tells the ranks that are still to do something; `on_hang` gets one sentence and the ranks to blame."""
         self._attempt = attempt
+        self._unfinished = unfinished
         self._on_hang = on_hang
         self._stop = threading.Event()
         self._sizes: dict[str, int] = {}
@@ -85,14 +88,14 @@ class Watch:
         return True
 
     def _silent(self) -> tuple[int, ...]:
-        """Live ranks whose heartbeat, the time of rank.json, has stood still."""
-        now = time.time()
-        beats = {}
-        for rank in self._attempt.ranks():
+        """Ranks whose heartbeat, the time of rank.json, stands still and that don't answer either: a busy host is no hang."""
+        late = []
+        for rank in self._unfinished():
             with suppress(OSError):
-                beats[rank] = (self._attempt.rank_path(rank) / "rank.json").stat().st_mtime
-        live = [rank for rank in beats if (self._attempt.rank_path(rank) / "control.sock").exists()]
-        return tuple(rank for rank in live if now - beats[rank] > _HEARTBEATS_S)
+                age = time.time() - (self._attempt.rank_path(rank) / "rank.json").stat().st_mtime
+                late += [rank] if age > _HEARTBEATS_S else []
+        replies = asking.ask_ranks(self._attempt, {"command": "status"}, late)
+        return tuple(rank for rank, reply in replies.items() if not reply["ok"] and rank in self._unfinished())
 
     def _finding(self) -> Finding | None:
         from dtscope_jupyter.diagnosis import diagnose

@@ -67,6 +67,10 @@ class Job:
         """Exit codes of the ranks whose process has ended (negative: a signal)."""
         return {rank.number: rank.exit.code for rank in self._ranks if rank.exit is not None}
 
+    def unfinished(self) -> list[int]:
+        """Ranks whose program is not over."""
+        return [rank.number for rank in self._ranks if rank.ended is None and rank.exit is None]
+
     def poll(self) -> bool:
         """Whether it is over."""
         return self._done.is_set()

@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 PRELOAD = (
     "torch",
     "torch.distributed",
-    "torch.utils.data",
+    "torch.distributed.optim",
     "torch.nn.parallel",
+    "torch.utils.data",
+    "torch._dynamo",
     "pyarrow",
     "cloudpickle",
     "dtscope_jupyter.agent.assembly",
     "dtscope_jupyter.launch.rank",
 )
+"""What a program imports anyway, torch._dynamo with its first optimizer: a second and more that no rank spends again."""
+
 _PARENT_CHECK_S = 0.5
 
 

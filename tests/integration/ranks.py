@@ -11,7 +11,7 @@ from typing import Any
 
 from dtscope_jupyter.launch import Cell, Job, Options, Program, Source, Warm, start
 
-WAIT_S = 60
+WAIT_S = 120
 CELL = "/tmp/ipykernel_1/1.py"
 
 
@@ -47,4 +47,5 @@ class Ranks:
         return found
 
     def log(self, job: Job, rank: int) -> str:
-        return Path(job.options.logs[rank]).read_text()
+        path = Path(job.options.logs[rank])
+        return path.read_text() if path.exists() else ""

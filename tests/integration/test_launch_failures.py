@@ -124,7 +124,7 @@ class TestInterrupt:
 
     def _sleeping(self, ranks: Ranks, source: str) -> Job:
         job = ranks.begin(GROUP + "print('ready', flush=True)\n" + source)
-        until(lambda: Path(job.options.logs[1]).exists() and all("ready" in ranks.log(job, rank) for rank in range(2)), "ranks are ready")
+        until(lambda: all("ready" in ranks.log(job, rank) for rank in range(2)), "ranks are ready")
         return job
 
 
@@ -151,7 +151,8 @@ class TestKernelDeath:
         kernel.wait()
         kernel.stdout.close()
         until(lambda: not any(map(alive, family)), "every process is gone")
-        assert list(temporary.iterdir()) == []
+        left = [path.name for path in temporary.iterdir()]
+        assert [name for name in left if not name.startswith("torchinductor_")] == []  # torch keeps that one itself
 
     def test_a_warm_process_that_is_killed_is_replaced(self, ranks: Ranks) -> None:
         ranks.warm.wait_ready()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from jupyter_client.blocking.client import BlockingKernelClient
 
-WAIT_S = 60
+WAIT_S = 120
 GROUP = "import time, torch, torch.distributed as dist\ndist.init_process_group()\nprint('ready', flush=True)\n"
 COLLECTIVE = GROUP + "dist.recv(torch.ones(1))"
 PIDS = "from dtscope_jupyter import session\ns = session.current()\nprint(s.warm.pid, *s.profile.job.pids)"
