@@ -33,6 +33,7 @@ CATEGORIES = {
     "input": "input",
     "host_sync": "host_sync",
     "host_stall": "host_stall",
+    "cpu_delay": "host_stall",
 }
 PHRASES = {
     "compute": "{time} more compute",
@@ -42,6 +43,7 @@ PHRASES = {
     "host_sync": "{time} of host synchronisation",
     "host_to_device_copy": "{time} of copies",
     "garbage_collection": "{time} of garbage collection",
+    "cpu_delay": "its training thread waited {time} for a CPU that something else had",
     "unknown": "by {time}, for no reason seen here,",
 }
 ADVICE = {
@@ -52,6 +54,7 @@ ADVICE = {
     "host_sync": "Take .item(), .cpu(), print of tensors and synchronize out of this rank's step, or do them every N steps.",
     "host_to_device_copy": "Pin the host memory and copy with non_blocking=True ahead of the step.",
     "garbage_collection": "Call gc.freeze() after set-up, or gc.disable() and gc.collect() on all ranks at the same step.",
+    "cpu_delay": "Give every rank a core of its own: fewer loader workers and threads (OMP_NUM_THREADS), no other jobs on this host.",
     "unknown": "Capture a profiler window of this rank to see what it does before it arrives.",
 }
 
@@ -66,6 +69,11 @@ class Reason:
     host_bound: bool
     excess: dict[str, float]
     details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """The key of the phrase and of the advice."""
+        return self.category if self.category == "cpu_delay" and self.cause == "host_stall" else self.cause
 
 
 def reason(evidence: Evidence, late: Late, row: int, columns: Ints) -> Reason:
@@ -137,7 +145,7 @@ def _excess(values: Reals, own: np.ndarray, window: Ints, count: int) -> float:
 
 
 def _told(evidence: Evidence, row: int, columns: Ints, excess: dict[str, float]) -> dict[str, float]:
-    """Adds what only the table `steps` tells: the loader's time, and the CPU time that parts compute from sleep."""
+    """Adds what only the table `steps` tells: the loader's time, and what parts compute, sleep and waiting for a CPU."""
     if evidence.activity.device:
         return excess
     input_ms = _step_excess(evidence, "input_ms", row, columns)
@@ -146,8 +154,9 @@ def _told(evidence: Evidence, row: int, columns: Ints, excess: dict[str, float])
         excess = {**excess, "input": input_ms, "own": excess.get("own", 0.0) - (input_ms - max(shown, 0.0))}
     cpu = _step_excess(evidence, "thread_cpu_ms", row, columns)
     if np.isfinite(cpu) and "own" in excess:
-        stalled = max(excess["own"] - max(cpu, 0.0), 0.0)
-        excess = {**excess, "own": excess["own"] - stalled, "host_stall": stalled}
+        idle = max(excess["own"] - max(cpu, 0.0), 0.0)
+        delayed = min(max(float(np.nan_to_num(_step_excess(evidence, "thread_delay_ms", row, columns))), 0.0), idle)
+        excess = {**excess, "own": excess["own"] - idle, "cpu_delay": delayed, "host_stall": idle - delayed}
     return excess
 
 

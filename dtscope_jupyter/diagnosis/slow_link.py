@@ -28,7 +28,7 @@ _OF_KNOWN, _EXPECTED_OF_KNOWN = 0.2, 0.5
 """NCCL reaches half of a link's rate and more on large messages (H200, 4 ranks, beside compute: 0.58); a fifth is another transport."""
 _FEWEST, _SHARE, _ONE_HOST = 2, 0.02, 8
 _INSIDE = 0.75
-_SCATTERS, _OF_RATIO, _LASTING = 2.5, 0.3, 0.2
+_SCATTERS, _OF_RATIO, _LASTING, _DELAYED = 2.5, 0.3, 0.2, 0.1
 """A step up is of more than 2.5 times the quartile distance of the logarithm on either side, is no slower host (which would show in
 compute too), and lasts a fifth of the run or to its end."""
 _SIZES = 2.0
@@ -133,7 +133,10 @@ def _steps_up(inside: Reals, outside: Reals) -> bool:
 
 
 def _host_slower(evidence: Evidence, inside: Ints, outside: Ints, ratio: float) -> bool:
-    """Whether the ranks' own work took longer in the same steps as well: then the machine was busy, not the link."""
+    """Whether the ranks' own work took longer in the same steps as well, or waited for a CPU: then the machine was busy, not the link."""
+    delayed = evidence.steps.column("thread_delay_ms")[:, inside] / evidence.steps.duration[:, inside]
+    if np.isfinite(delayed).any() and float(np.nanmedian(delayed)) > _DELAYED:
+        return True
     compute = evidence.steps.column("compute_ms")
     ours, before = compute[:, inside], compute[:, outside]
     if not np.isfinite(ours).any() or not np.isfinite(before).any():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtscope_jupyter.diagnosis import blame
-from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks, severity
+from dtscope_jupyter.diagnosis.finding import Finding, milliseconds, name_ranks, severity
 from dtscope_jupyter.diagnosis.late import Late, positive, rhythm, stretch
 
 if TYPE_CHECKING:
@@ -110,17 +110,14 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
     reason = blame.reason(evidence, late, suspect.row, suspect.columns)
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
     steady = suspect.pattern == "each step"
-    if reason.cause in _IMBALANCE and cost < _SHARE_IMBALANCE * typical:
+    if not _tenable(suspect, reason, cost / typical):
         return None
-    if reason.cause == "unknown" and (reason.host_bound or not steady or suspect.doubtful or cost < _SHARE_UNKNOWN * typical):
-        return None
-    if suspect.doubtful and reason.cause in _IMBALANCE and cost < _ALONE_SHARE * typical:
-        return None
-    grade = severity(cost, typical) if steady or reason.cause != "unknown" else Severity.INFO
+    share = len(suspect.columns) / int(evidence.steps.usable.sum())
+    grade = severity(cost if steady and not suspect.doubtful else cost * share, typical)
     ranks = evidence.name(np.array([suspect.row]))
     steps = evidence.step_numbers(suspect.columns)
     excess = reason.excess.get(reason.category, 0.0)
-    what = blame.PHRASES[reason.cause].format(time=milliseconds(max(excess, 0.0) or cost))
+    what = blame.PHRASES[reason.words].format(time=milliseconds(max(excess, 0.0) or cost))
     return Finding(
         kind="straggler",
         cause=reason.cause,
@@ -130,10 +127,22 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
         cost_ms=cost,
         steps=steps,
         evidence=_evidence(late, suspect, reason, typical),
-        advice=blame.ADVICE[reason.cause],
+        advice=blame.ADVICE[reason.words],
         sentence=f"{name_ranks(ranks)} is late: {what} {_when(evidence, suspect, steps)}. "
         f"The others wait for it; without that a step takes {milliseconds(max(typical - cost, 0))} instead of {milliseconds(typical)}.",
     )
+
+
+def _tenable(suspect: _Suspect, reason: blame.Reason, share: float) -> bool:
+    """Whether the reason carries an accusation: what the host tells itself always does, a difference in work if it is large and lasts."""
+    steady = suspect.pattern == "each step" and not suspect.doubtful
+    if reason.cause == "unknown":
+        return steady and not reason.host_bound and share >= _SHARE_UNKNOWN
+    if reason.words == "cpu_delay":
+        return steady and share >= _SHARE_UNKNOWN
+    if reason.cause in _IMBALANCE:
+        return share >= (_ALONE_SHARE if suspect.doubtful else _SHARE_IMBALANCE)
+    return True
 
 
 def _when(evidence: Evidence, suspect: _Suspect, steps: tuple[int, ...]) -> str:
