@@ -103,7 +103,7 @@ class Profile:
         return ("interrupted", "interrupted by the user") if self.job.interrupted else ("done", "")
 
     def _record_outcome(self, state: str, message: str) -> None:
-        end = {"state": state, "message": message, "ended_ns": time.time_ns(), "exits": self.job.exits}
+        end = {"state": state, "message": message, "ended_ns": time.time_ns(), "exits": self.job.exits if state != "done" else []}
         meta = self.attempt.meta | end
         try:
             rundir.write_json(self.attempt.path / "run.json", meta)

@@ -110,11 +110,22 @@ class AttemptReader:
             if reader.newer:
                 text = f"{reader.newer} blocks of {name} are of a newer version and were skipped; update dtscope-jupyter"
                 rows.append(_note(rank, name, reader.newer, text))
+        rows += _exits(self.attempt.meta.get("exits"))
         return pa.Table.from_pylist(rows, schema.NOTES.arrow)
 
 
 def _note(rank: int, name: str, value: float, text: str) -> dict[str, object]:
     return {"rank": rank, "kind": "damaged", "name": name, "value": float(value), "text": text}
+
+
+def _exits(told: object) -> list[dict[str, object]]:
+    """Ranks that ended by themselves in a run that went wrong, as their launcher wrote it into run.json."""
+    return [
+        {"rank": rank, "kind": "exit", "time_ns": time_ns, "value": float(code), "text": f"ended with exit code {code}"}
+        for item in (told if isinstance(told, list) else [])
+        if isinstance(item, list) and len(item) == len(("rank", "code", "time_ns")) and all(isinstance(part, int) for part in item)
+        for rank, code, time_ns in [item]
+    ]
 
 
 def _finished_files(folder: Path) -> list[Path]:

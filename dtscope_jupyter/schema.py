@@ -285,7 +285,7 @@ NOTES = Table(
         _RANK,
         _STEP,
         _integer("time_ns", "when", "ns"),
-        _text("kind", "scalar, observer, dropped, thinned, collector, unreadable, damaged, fault, window or warning", required=True),
+        _text("kind", "scalar, observer, dropped, thinned, collector, unreadable, damaged, fault, window, exit or warning", required=True),
         _text("name", "of the scalar, the collector or the file"),
         _real("value", "the scalar, the count or the ratio"),
         _text("text", "one line for a person"),

@@ -45,6 +45,7 @@ class Job:
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._failures: list[Failure] = []
+        self._exits: list[tuple[int, int, int]] = []
         self._steps: list[tuple[Signals, float]] = []
         self._deadline: float | None = None
         self._time_limit = None if options.timeout is None else time.monotonic() + options.timeout
@@ -63,9 +64,9 @@ class Job:
         return self.world.pids if self.world is not None else []
 
     @property
-    def exits(self) -> dict[int, int]:
-        """Exit codes of the ranks whose process has ended (negative: a signal)."""
-        return {rank.number: rank.exit.code for rank in self._ranks if rank.exit is not None}
+    def exits(self) -> list[tuple[int, int, int]]:
+        """Rank, exit code (negative: a signal) and Unix time in ns of each rank that ended by itself, not by our signal."""
+        return self._exits
 
     def unfinished(self) -> list[int]:
         """Ranks whose program is not over."""
@@ -189,6 +190,8 @@ class Job:
     def _judge_exit(self, rank: Rank) -> None:
         assert rank.exit is not None
         code = rank.exit.code
+        if not self._steps:
+            self._exits.append((rank.number, code, rank.exit.time_ns))
         if rank.ended is None:
             log = last_lines(Path(self.options.logs[rank.number]), _LOG_LINES) or self._warm.last_words()
             self._fail(Failure(rank.number, rank.exit.time_ns, describe_exit(code), log=log))
