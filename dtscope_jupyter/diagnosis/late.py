@@ -29,9 +29,13 @@ _SIGMAS_OF_HALF, _SIGMAS_OF_FEW = 1.349, 1.7
 
 @dataclass(frozen=True)
 class Late:
-    """Lateness matrices (R, S) in ms over all whole steps; NaN where unknown."""
+    """Lateness matrices (R, S) in ms over all whole steps; NaN where unknown.
+
+    What a rank lost because something else had its CPU is no fault of its program and is taken off, unless `starved`.
+    """
 
     evidence: Evidence
+    starved: bool = False
 
     @cached_property
     def arrival(self) -> Reals:
@@ -53,8 +57,16 @@ class Late:
     def cost(self) -> Reals:
         """What would be won if the rank came with the others (may be negative: it came before them)."""
         arrival, deficit = self.arrival, self.deficit
-        paid = np.minimum(arrival, PAID * deficit)
-        return np.where(np.isnan(deficit), arrival, np.where(arrival > deficit, paid, np.where(arrival > 0, deficit, np.minimum(arrival, 0))))
+        hidden = np.where(arrival > 0, deficit, np.minimum(arrival, 0))
+        paid = np.where(arrival > deficit, np.minimum(arrival, PAID * deficit), hidden)
+        cost = np.where(np.isnan(deficit), arrival, paid)
+        return cost if self.starved else cost - self.delay
+
+    @cached_property
+    def delay(self) -> Reals:
+        """How much longer than the others (median) the training thread waited for a CPU; 0 where that is unknown."""
+        delay = self.evidence.steps.column("thread_delay_ms")
+        return np.nan_to_num(delay - others(delay))
 
     @cached_property
     def net(self) -> Reals:

@@ -111,7 +111,7 @@ class Transfers:
 
 
 def fit(wire_bytes: Reals, ms: Reals) -> tuple[float, float]:
-    """alpha (ms) and beta (ms a byte), neither negative, through the median time of each size."""
+    """Alpha (ms) and beta (ms a byte), neither negative, through the median time of each size."""
     sizes, place = np.unique(wire_bytes, return_inverse=True)
     middle = np.array([np.median(ms[place == number]) for number in range(len(sizes))])
     if len(sizes) == 1:

@@ -106,7 +106,7 @@ def _cause(evidence: Evidence, usable: Ints, buckets: _Buckets, paid: float) -> 
         return "one_bucket", cap, gain
     if buckets.blocking:
         return "blocking_wait", cap, gain
-    if buckets.ms[-1] >= 0.6 * paid and buckets.bytes[-1] >= buckets.bytes[:-1].max():  # noqa: PLR2004 - most of it
+    if buckets.ms[-1] >= 0.6 * paid and buckets.bytes[-1] >= buckets.bytes[:-1].max():
         return "tail", cap, gain
     return ("bucket_size" if gain >= _SHARE * evidence.steps.typical_ms else "unknown"), cap, gain
 

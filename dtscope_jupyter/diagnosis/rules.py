@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtscope_jupyter import schema
-from dtscope_jupyter.diagnosis import contention, desync, hang, implicit_copy, insufficient_data, low_overlap, nonfinite, slow_link, straggler
+from dtscope_jupyter.diagnosis import (
+    contention,
+    desync,
+    hang,
+    implicit_copy,
+    insufficient_data,
+    low_overlap,
+    nonfinite,
+    slow_link,
+    straggler,
+)
 from dtscope_jupyter.diagnosis.evidence import Evidence
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, severity
 from dtscope_jupyter.diagnosis.result import Diagnosis

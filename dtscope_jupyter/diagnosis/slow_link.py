@@ -171,7 +171,7 @@ def _usual(transfers: links.Transfers, chosen: Ints, quantile: float) -> Reals:
 
 
 def _larger_part(transfers: links.Transfers, chosen: Ints, inside: Bools) -> str:
-    """latency where every message takes about the same time more, whatever its size; else bandwidth."""
+    """Latency where every message takes about the same time more, whatever its size; else bandwidth."""
     usual = np.bincount(transfers.operation[0][chosen]).argmax()
     chosen, inside = chosen[transfers.operation[0][chosen] == usual], inside[transfers.operation[0][chosen] == usual]
     moved = transfers.wire_bytes[chosen]

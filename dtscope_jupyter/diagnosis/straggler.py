@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtscope_jupyter.diagnosis import blame
-from dtscope_jupyter.diagnosis.finding import Finding, milliseconds, name_ranks, severity
+from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks, severity
 from dtscope_jupyter.diagnosis.late import Late, positive, rhythm, stretch
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ _LASTING = 6
 """In shorter stretches of a longer run only a cause that the host tells itself, or a large loss, counts."""
 _STEADY, _STEADY_FEW, _FEW = 0.75, 1.0, 5
 """Share of a stretch's steps in which the rank is late: all of them where they are fewer than five."""
-_SHARE, _SHARE_IMBALANCE, _SHARE_UNKNOWN = 0.02, 0.05, 0.10
+_SHARE, _SHARE_IMBALANCE, _SHARE_UNKNOWN, _SHARE_UNSEEN = 0.02, 0.05, 0.10, 0.25
+_MOST, _NEARLY_ALL = 0.5, 0.8
 _IMBALANCE = ("compute", "slow_device")
 """Ranks of healthy runs differ by a few per cent in the same work; with a host's own word for a cause less is enough."""
 _BEYOND_CHANCE = 3.0
@@ -46,10 +47,18 @@ class _Suspect:
 
 def find(evidence: Evidence) -> list[Finding]:
     """Stragglers, each with cause, steps and cost."""
-    late = Late(evidence)
     usable = np.flatnonzero(evidence.steps.usable)
     if len(evidence.ranks) < 2 or len(usable) < _FEWEST_STEPS or not evidence.pairs.count:  # noqa: PLR2004 - nobody to wait
         return []
+    found = _find(evidence, Late(evidence), usable)
+    if not np.isfinite(evidence.steps.column("thread_delay_ms")).any():
+        return found
+    blamed = {rank for each in found for rank in each.ranks}
+    starved = [each for each in _find(evidence, Late(evidence, starved=True), usable) if "cpu_delay" in each.evidence["category"]]
+    return [*found, *(each for each in starved if not blamed & set(each.ranks))]
+
+
+def _find(evidence: Evidence, late: Late, usable: Ints) -> list[Finding]:
     suspects = [suspect for row in _candidates(late, usable) if (suspect := _suspect(late, row, usable))]
     shares = _shares(late, suspects)
     findings = [_finding(evidence, late, suspect, share) for suspect, share in zip(suspects, shares, strict=True)]
@@ -110,10 +119,12 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
     reason = blame.reason(evidence, late, suspect.row, suspect.columns)
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
     steady = suspect.pattern == "each step"
-    if not _tenable(suspect, reason, cost / typical):
-        return None
     share = len(suspect.columns) / int(evidence.steps.usable.sum())
+    if not _tenable(suspect, reason, cost / typical, share, seen=evidence.activity.device):
+        return None
     grade = severity(cost if steady and not suspect.doubtful else cost * share, typical)
+    if _inferred(reason) and (suspect.doubtful or (reason.words == "cpu_delay" and share < _MOST)) and not evidence.activity.device:
+        grade = Severity.INFO
     ranks = evidence.name(np.array([suspect.row]))
     steps = evidence.step_numbers(suspect.columns)
     excess = reason.excess.get(reason.category, 0.0)
@@ -133,15 +144,24 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
     )
 
 
-def _tenable(suspect: _Suspect, reason: blame.Reason, share: float) -> bool:
-    """Whether the reason carries an accusation: what the host tells itself always does, a difference in work if it is large and lasts."""
+def _inferred(reason: blame.Reason) -> bool:
+    """Whether the cause follows from what is left of a step, and not from an interval that the host told."""
+    return reason.cause in (*_IMBALANCE, "host_stall")
+
+
+def _tenable(suspect: _Suspect, reason: blame.Reason, loss: float, share: float, *, seen: bool) -> bool:
+    """Whether the reason carries an accusation: what the host tells itself always does, a difference in work if it is large and lasts.
+
+    `loss` is of a step, `share` of the steps; `seen` says that a profiler saw the device, which leaves less to be unknown.
+    """
     steady = suspect.pattern == "each step" and not suspect.doubtful
     if reason.cause == "unknown":
-        return steady and not reason.host_bound and share >= _SHARE_UNKNOWN
+        least = _SHARE_UNKNOWN if seen else _SHARE_UNSEEN
+        return steady and not reason.host_bound and loss >= least and (seen or share >= _NEARLY_ALL)
     if reason.words == "cpu_delay":
-        return steady and share >= _SHARE_UNKNOWN
+        return steady and loss >= _SHARE_UNKNOWN
     if reason.cause in _IMBALANCE:
-        return share >= (_ALONE_SHARE if suspect.doubtful else _SHARE_IMBALANCE)
+        return loss >= (_ALONE_SHARE if suspect.doubtful else _SHARE_IMBALANCE)
     return True
 
 
@@ -169,6 +189,7 @@ def _evidence(late: Late, suspect: _Suspect, reason: blame.Reason, typical: floa
         "noise_ms": late.noise,
         "step_ms": typical,
         "pattern": suspect.pattern,
+        "category": reason.category,
         "excess_ms": dict(reason.excess),
         **reason.details,
     }
