@@ -37,9 +37,9 @@ _COLOR = {"info": "accent", "warning": "warning", "critical": "critical"}
 def panels(scene: Scene, canvas: Canvas, title: str, subtitle: str) -> list[list[Panel]]:
     """Rows of panels from top to bottom; `canvas` measures text."""
     rows: list[list[Panel]] = [[Header(title, subtitle, str(scene.observer))], [_headline(scene, canvas)]]
-    if scene.timeline is None and scene.progress is not None:
+    if scene.progress is not None:
         rows.append([StepsTaken(scene.progress, scene.blamed)])
-    else:
+    if scene.timeline is not None or scene.progress is None:
         marked = scene.chosen.step if scene.chosen else None
         rows.append([Heat(scene.exposed, scene.exposed.pooled(*_MAP), scene.step_ms, scene.comm.values, marked, scene.blamed)])
         rows.append([_lanes(scene)])

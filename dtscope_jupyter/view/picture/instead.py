@@ -21,6 +21,10 @@ _NUMBER = 62
 _MOST = 6
 
 
+def _words(kind: str) -> str:
+    return "compute" if kind == "own" else kind.replace("_", " ")
+
+
 @dataclass(frozen=True, slots=True)
 class Instead:
     """`excess_ms`: kind of work and how much more of it than on the other ranks, in ms a step; negative ones count for nothing."""
@@ -47,7 +51,7 @@ class Instead:
         least = max(0.01 * largest[0][1], 1e-9)
         for name, value in largest:
             color = "ink" if value >= least else "quiet"
-            canvas.text(self.left, y, canvas.fit(name.replace("_", " "), _WORDS - 10), color=color)
+            canvas.text(self.left, y, canvas.fit(_words(name), _WORDS - 10), color=color)
             if value >= least:
                 canvas.rectangle(begin, y - 10, begin + room * value / largest[0][1], y + 2, "compute")
             canvas.text(right(canvas), y, duration(value) if value >= least else "0", align="right", color=color)

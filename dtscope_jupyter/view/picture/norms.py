@@ -40,8 +40,10 @@ class Norms:
         """Draws it below `top`."""
         shown = self.gradients
         title(canvas, top, "Gradients", self._about(), until=right(canvas))
-        norms = shown.norms[:, :: -(-shown.norms.shape[1] // _COLUMNS)]
+        every = -(-shown.norms.shape[1] // _COLUMNS)
+        norms = np.where(shown.seen, shown.norms, np.nan)[:, ::every]
         colors = shades(_position(norms), 1.0, canvas.palette)
+        colors[(shown.seen & ~np.isfinite(shown.norms))[:, ::every]] = canvas.palette.rgb("critical")
         bottom = top + TITLE + _ROW * len(shown.groups)
         canvas.cells(LEFT, top + TITLE, right(canvas), bottom, colors)
         for i in range(1, len(shown.groups)):
@@ -70,7 +72,8 @@ class Norms:
             canvas.text(LEFT + width * (j + 0.5), bottom + 15, f"rank {self.gradients.ranks[j]}", size=12, color="quiet", align="middle")
             for i, value in enumerate(norms[:, j]):
                 ink = readable_on(tuple(int(c) for c in colors[i, j]))  # type: ignore[arg-type]
-                canvas.text(LEFT + width * (j + 0.5), top + _ROW * i + 14.5, significant(float(value)), size=12, color=ink, align="middle")
+                words = significant(float(value)) if np.isfinite(value) else "not finite" if self.gradients.seen[i, j] else ""
+                canvas.text(LEFT + width * (j + 0.5), top + _ROW * i + 14.5, words, size=12, color=ink, align="middle")
 
 
 def _position(norms: Reals) -> Reals:

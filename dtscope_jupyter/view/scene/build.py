@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LANES, CALLS = 12, 6
 _ALL_LANES = 16
 _RANKED = ("steps", "collectives", "spans", "host", "gradients", "devices", "groups", "clocks")
+_STUCK = ("hang", "desync")
 _COSTS = ("warning", "critical")
 
 
@@ -70,7 +71,7 @@ class Scene:
 def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
     """Builds it; an analysis that finds nothing leaves its part empty."""
     acts, clocks = activity(tables), offsets(tables, None)
-    by_step = overlap_of(acts, ("rank", "step"), tables["steps"])
+    by_step = _whole(overlap_of(acts, ("rank", "step"), tables["steps"]), tables["steps"])
     exposed = matrix(by_step, "exposed_ms")
     findings = None if diagnosis is None else list(diagnosis.findings)
     chosen = telling_step(exposed, _blamed_steps(findings))
@@ -84,6 +85,8 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
     first = [*(call.last for call in worst[:1]), *(r for f in findings or [] for r in f.ranks)]
     limit = len(ranks) if len(ranks) <= _ALL_LANES else LANES
     shown = telling_ranks([int(r) for r in mean.index], first, mean["exposed_ms"].tolist(), limit)
+    shown_lanes = timeline(on_one_clock(acts, clocks), step, shown)
+    stuck = any(finding.kind in _STUCK for finding in findings or [])
     return Scene(
         ranks=ranks,
         findings=findings,
@@ -92,12 +95,12 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
         step_ms=float(times["step_ms"].median()),
         numbers=mean,
         chosen=chosen,
-        timeline=timeline(on_one_clock(acts, clocks), step, shown),
+        timeline=shown_lanes,
         calls=worst,
         uncertainty_ms=clocks.worst / 1e6,
         observer=observer(tables),
         gradients=gradients(tables),
-        progress=progress(tables, _stuck_group(findings)),
+        progress=progress(tables, _stuck_group(findings)) if stuck or shown_lanes is None else None,
         nonfinite=_total(tables),
         agree=_agree(tables),
     )
@@ -108,8 +111,18 @@ def _blamed_steps(findings: list[Finding] | None) -> list[int] | None:
     return list(costly[0].steps) if costly else None
 
 
+def _whole(by_step: pd.DataFrame, steps: pa.Table) -> pd.DataFrame:
+    """Without the step that a rank had begun when the recording ended: what it computed in it is not known."""
+    if not len(steps):
+        return by_step
+    ended = steps.filter(pc.is_valid(steps["end_ns"])).select(["rank", "step"]).to_pandas().drop_duplicates()
+    known = by_step.merge(ended, on=["rank", "step"], how="left", indicator=True)["_merge"].to_numpy() == "both"
+    whole: pd.DataFrame = by_step[known | (by_step["source"] == "profiler").to_numpy()]
+    return whole
+
+
 def _stuck_group(findings: list[Finding] | None) -> str | None:
-    hangs = [f for f in findings or [] if f.kind == "hang"]
+    hangs = [f for f in findings or [] if f.kind in _STUCK]
     return hangs[0].evidence.get("process_group") if hangs else None
 
 

@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from dtscope_jupyter.view.scene.matrix import Reals
+    from dtscope_jupyter.view.scene.matrix import Flags, Reals
 
 _OTHERS = "others"
 
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """`norms[i, j]`: L2 norm of the gradients of `groups[i]` on `ranks[j]` in `step`, `which` averaging over ranks."""
+    """`norms[i, j]`: L2 norm of the gradients of `groups[i]` on `ranks[j]` in `step`, `which` averaging over ranks; 0 where not `seen`."""
 
     step: int
     groups: list[str]
     ranks: list[int]
     norms: Reals
+    seen: Flags
     which: str
     first_ready: str | None
     last_ready: str | None
@@ -49,12 +50,12 @@ def gradients(tables: Mapping[str, pa.Table], rows: int = 8) -> Gradients | None
     names = _names(tables["parameters"])
     groups = _grouped([names.get(i, f"parameter {i}") for i in sorted(frame["parameter_id"].unique())], rows)
     frame["name"] = [names.get(i, f"parameter {i}") for i in frame["parameter_id"]]
-    frame["group"] = frame["name"].map(groups)
-    frame["square"] = frame[column] ** 2
-    norms = np.sqrt(frame.pivot_table(index="group", columns="rank", values="square", aggfunc="sum", sort=False))
-    norms = norms.reindex(list(dict.fromkeys(groups.values()))).sort_index(axis="columns")
-    ready = _ready(frame)
-    return Gradients(step, list(norms.index), [int(r) for r in norms.columns], norms.to_numpy(), which, *ready)
+    shown, ranks = list(dict.fromkeys(groups.values())), sorted(frame["rank"].unique().tolist())
+    at = frame["name"].map(groups).map(shown.index).to_numpy(int), np.searchsorted(ranks, frame["rank"])
+    squares, seen = np.zeros((len(shown), len(ranks))), np.zeros((len(shown), len(ranks)), bool)
+    np.add.at(squares, at, frame[column].to_numpy(float) ** 2)
+    seen[at] = True
+    return Gradients(step, shown, ranks, np.sqrt(squares), seen, which, *_ready(frame))
 
 
 def _names(parameters: pa.Table) -> dict[int, str]:

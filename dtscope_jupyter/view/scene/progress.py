@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from dtscope_jupyter.view.scene.select import where
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pandas as pd
-    import pyarrow as pa
 
 ABSENT, WAITING, DONE, UNKNOWN = 0, 1, 2, 3
 _BEFORE, _COUNTED, _AFTER = 10, 3, 14
@@ -37,16 +35,14 @@ class Progress:
 
 def progress(tables: Mapping[str, pa.Table], group: str | None = None) -> Progress | None:
     """The sequence numbers around the first in which a rank waits, in that process group or the one where most ranks wait."""
-    columns = ["rank", "process_group", "seq", "state"]
-    calls = tables["collectives"].filter(pc.is_valid(tables["collectives"]["seq"])).select(columns).to_pandas()
-    if not len(calls):
+    table = tables["collectives"].filter(pc.is_valid(tables["collectives"]["seq"]))
+    if not len(table):
         return None
-    calls["waits"] = calls["state"].isin(_WAITS)
-    chosen = group if group in set(calls["process_group"]) else _busiest(calls)
-    assert chosen is not None, "a group of the rows"
-    calls = calls[calls["process_group"] == chosen]
+    names = table["process_group"].unique().to_pylist()
+    chosen = group if group is not None and group in names else _busiest(table)
+    calls = where(table, process_group=chosen).select(["rank", "seq", "state"])
     known = where(tables["groups"], process_group=chosen)
-    ranks = sorted({*calls["rank"].astype(int), *known["rank"].to_pylist()})
+    ranks = sorted({*calls["rank"].unique().to_pylist(), *known["rank"].to_pylist()})
     seqs = _around(calls, known)
     states = np.full((len(ranks), len(seqs)), UNKNOWN, np.int8)
     _as_counted(states, ranks, seqs, known)
@@ -55,19 +51,25 @@ def progress(tables: Mapping[str, pa.Table], group: str | None = None) -> Progre
     return Progress(chosen, descriptions[0] if descriptions else "", ranks, seqs, states)
 
 
-def _busiest(calls: pd.DataFrame) -> str:
-    by_group = calls.groupby("process_group", observed=True)
-    waiting, members = by_group["waits"].sum().sort_index(), by_group["rank"].nunique().sort_index()
-    return str(max(waiting.index, key=lambda name: (waiting[name], members[name])))
+def _busiest(table: pa.Table) -> str:
+    """The group with most waiting calls, then with most ranks."""
+    rows = table.select(["process_group", "rank"]).append_column("waits", _waits(table))
+    counted = rows.group_by("process_group").aggregate([("waits", "sum"), ("rank", "count_distinct")]).to_pylist()
+    return str(max(counted, key=lambda row: (row["waits_sum"], row["rank_count_distinct"], row["process_group"]))["process_group"])
 
 
-def _around(calls: pd.DataFrame, known: pa.Table) -> list[int]:
-    waiting = calls.loc[calls["waits"], "seq"]
+def _waits(table: pa.Table) -> pa.ChunkedArray:
+    return pc.cast(pc.is_in(table["state"].cast(pa.utf8()), pa.array(_WAITS)), pa.int64())
+
+
+def _around(calls: pa.Table, known: pa.Table) -> list[int]:
+    waiting = calls["seq"].filter(pc.equal(_waits(calls), 1))
     enqueued = known["last_enqueued"].drop_null().to_pylist()
-    last = max([int(calls["seq"].max()), *enqueued])
-    first = int(waiting.min()) if len(waiting) else last
-    begin = first - _COUNTED if len(enqueued) else first
-    return list(range(max(first - _BEFORE, min(int(calls["seq"].min()), begin), 0), min(last, first + _AFTER) + 1))
+    least, most = pc.min_max(calls["seq"]).as_py().values()
+    last = max([most, *enqueued])
+    first = pc.min(waiting).as_py() if len(waiting) else last
+    begin = first - _COUNTED if enqueued else first
+    return list(range(max(first - _BEFORE, min(least, begin), 0), min(last, first + _AFTER) + 1))
 
 
 def _as_counted(states: npt.NDArray[np.int8], ranks: list[int], seqs: list[int], known: pa.Table) -> None:
@@ -81,11 +83,12 @@ def _as_counted(states: npt.NDArray[np.int8], ranks: list[int], seqs: list[int],
                 states[place, j] = WAITING if seq <= enqueued else ABSENT
 
 
-def _as_seen(states: npt.NDArray[np.int8], ranks: list[int], seqs: list[int], calls: pd.DataFrame) -> None:
-    row, column = {rank: i for i, rank in enumerate(ranks)}, {seq: j for j, seq in enumerate(seqs)}
-    for rank, own in calls.groupby("rank"):
-        place, last = row[int(str(rank))], own["seq"].max()
-        later = (np.array(seqs) > last) & (states[place] == UNKNOWN)
-        states[place, later] = ABSENT
-        shown = own[own["seq"].isin(seqs)]
-        states[place, shown["seq"].map(column).to_numpy(int)] = np.where(shown["waits"], WAITING, DONE)
+def _as_seen(states: npt.NDArray[np.int8], ranks: list[int], seqs: list[int], calls: pa.Table) -> None:
+    """What the rows say; after its last one a rank has called nothing."""
+    last = calls.group_by("rank").aggregate([("seq", "max")])
+    ends = np.full(len(ranks), np.iinfo(np.int64).max)
+    ends[np.searchsorted(ranks, last["rank"].to_numpy())] = last["seq_max"].to_numpy()
+    states[(np.array(seqs) > ends[:, None]) & (states == UNKNOWN)] = ABSENT
+    shown = calls.filter(pc.is_in(calls["seq"], pa.array(seqs, pa.int64())))
+    at = np.searchsorted(ranks, shown["rank"].to_numpy()), shown["seq"].to_numpy() - seqs[0]
+    states[at] = np.where(_waits(shown).to_numpy() == 1, WAITING, DONE)
