@@ -137,6 +137,7 @@ class Side:
         """Appends `part`; `args` go with it row by row and are kept where `telling`."""
         for row in np.flatnonzero(telling).tolist():
             if (arg := args[row]) is not None:
+                arg.shapes, arg.types = arg.shapes.copy(), arg.types.copy()  # else they keep the whole piece of text
                 self.args[self.rows + row] = arg
         self.parts.append(part)
         self.rows += len(part)

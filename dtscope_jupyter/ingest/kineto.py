@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from dtscope_jupyter.ingest import communication, operations, rows, steps
 from dtscope_jupyter.ingest.columns import ABSENT, Columns, SpanKind
-from dtscope_jupyter.ingest.events import Reader
 from dtscope_jupyter.ingest.files import Stream, Unreadable, rank_of
 from dtscope_jupyter.ingest.part import Part
+from dtscope_jupyter.ingest.reader import Reader
 from dtscope_jupyter.ingest.timeline import PHASES, timeline
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ingest_files import GLOO, event, trace
 
 from dtscope_jupyter import ingest
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.ingest import columns, events, files
+from dtscope_jupyter.ingest import columns, events, files, reader
 
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NAMES = st.sampled_from(["aten::mm", "}, {", '"}],[{', "ab\\", "\u00e9\n", "", "x" * 300, '"traceEvents": ['])
@@ -39,15 +39,15 @@ EVENTS = st.lists(
 STYLES = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"indent": 0}])
 
 
-def _events(data: bytes) -> tuple[list[tuple[Any, ...]], events.Reader, int]:
+def _events(data: bytes) -> tuple[list[tuple[Any, ...]], reader.Reader, int]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.json"
         path.write_bytes(data)
         with files.Stream(path) as stream:
-            reader = events.Reader(stream)
-            batches = list(reader.batches())
+            source = reader.Reader(stream)
+            batches = list(source.batches())
     found = [(e.cat, e.name, e.ts, e.dur, e.tid) for batch in batches for e in batch.events]
-    return found, reader, sum(batch.skipped for batch in batches)
+    return found, source, sum(batch.skipped for batch in batches)
 
 
 def _plain(written: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -59,18 +59,18 @@ def _plain(written: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 def test_pieces_of_any_size_give_the_same_events(written: list[dict[str, Any]], style: dict[str, Any], piece: int, tail: Any) -> None:
     value = {"schemaVersion": 1, "before": tail, "traceEvents": written, "after": tail, "more": [{"a": 1}, {"b": 2}]}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(events, "PIECE_BYTES", piece)
-        found, reader, skipped = _events(json.dumps(value, **style).encode())
+        patch.setattr(reader, "PIECE_BYTES", piece)
+        found, source, skipped = _events(json.dumps(value, **style).encode())
     assert found == _plain(written)
-    assert (reader.damage, skipped) == (None, 0)
-    assert {k: reader.around[k] for k in ("before", "after", "more")} == {k: value[k] for k in ("before", "after", "more")}
+    assert (source.damage, skipped) == (None, 0)
+    assert {k: source.around[k] for k in ("before", "after", "more")} == {k: value[k] for k in ("before", "after", "more")}
 
 
 @SLOW
 @given(EVENTS, STYLES)
 def test_a_bare_list_of_events_is_a_trace(written: list[dict[str, Any]], style: dict[str, Any]) -> None:
-    found, reader, _ = _events(b" \n" + json.dumps(written, **style).encode())
-    assert (found, reader.damage) == (_plain(written), None)
+    found, source, _ = _events(b" \n" + json.dumps(written, **style).encode())
+    assert (found, source.damage) == (_plain(written), None)
 
 
 @SLOW
@@ -82,10 +82,10 @@ def test_a_cut_trace_gives_the_whole_events_before_the_cut(
     start = text.index(b"[", text.index(b'"traceEvents"')) + 1
     cut = data.draw(st.integers(start, len(text) - 1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(events, "PIECE_BYTES", piece)
-        found, reader, _ = _events(text[:cut])
+        patch.setattr(reader, "PIECE_BYTES", piece)
+        found, source, _ = _events(text[:cut])
     assert found == _plain(written)[: len(found)]
-    assert reader.damage
+    assert source.damage
     ends = [start + len(json.dumps(written[: n + 1], **style).encode()) for n in range(len(written))] if style == {} else []
     assert len(found) >= sum(end <= cut for end in ends) - 1
 
@@ -98,10 +98,10 @@ def test_spoilt_json_never_gives_an_event_that_was_not_written(written: list[dic
     place = data.draw(st.integers(start, len(text) - 1))
     text[place:place] = data.draw(st.sampled_from([b"}", b"]", b"\x00", b"\xff", b'"', b"{{", b",,"]))
     try:
-        found, reader, skipped = _events(bytes(text))
+        found, source, skipped = _events(bytes(text))
     except files.Unreadable:
         return
-    if reader.damage:
+    if source.damage:
         assert found == _plain(written)[: len(found)] or len(found) <= len(written)
     assert len(found) + skipped <= len(written) + 1
 
@@ -115,8 +115,8 @@ def test_spoilt_json_never_gives_an_event_that_was_not_written(written: list[dic
 )  # fmt: skip
 def test_an_event_that_is_none_costs_only_itself(bad: Any) -> None:
     good = [event("cpu_op", f"op{n}", n, 1) for n in range(4)]
-    found, reader, skipped = _events(json.dumps(trace([*good[:2], bad, *good[2:]])).encode())
-    assert (found, skipped, reader.damage) == (_plain(good), 1, None)
+    found, source, skipped = _events(json.dumps(trace([*good[:2], bad, *good[2:]])).encode())
+    assert (found, skipped, source.damage) == (_plain(good), 1, None)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,39 @@ def test_text_that_never_ends_an_event_is_given_up(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", compresslevel=1) as out:
         out.write(b'{"traceEvents": [')
-        for _ in range(events.MAX_EVENT_BYTES // 2**20 + 2):
+        for _ in range(reader.MAX_EVENT_BYTES // 2**20 + 2):
             out.write(b"[" * 2**20)
-    with pytest.raises(DtscopeError, match="no event ends within 64 MiB"):
+    with pytest.raises(DtscopeError, match="no usable event among 0: no event ends within 64 MiB"):
         ingest.read([path])
+
+
+def test_the_events_before_endless_text_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MAX_EVENT_BYTES", 2**20)
+    written = [event("cpu_op", f"op{n}", n, 1) for n in range(20_000)]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(trace(written))[:-9] + ', {"ph": "X", "name": "' + "x" * 3 * 2**20)
+    found = ingest.read([path])
+    assert found.tables["spans"].num_rows > 19_000
+    assert "no event ends within 1 MiB" in found.tables["notes"]["text"].to_pylist()[0]
+
+
+def test_text_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"traceEvents": [' + "[" * 200_000)
+    (tmp_path / "u.json").write_text('{"a": ' + "[" * 200_000 + "]" * 200_000 + ', "traceEvents": []}')
+    (tmp_path / "v.json").write_text('{"traceEvents": [{"ph": "X", "args": {"a": ' + "[" * 200_000 + "]" * 200_000 + "}}]}")
+    with pytest.raises(DtscopeError, match="nothing readable"):
+        ingest.read([tmp_path])
+
+
+def test_numbers_that_are_none_are_mended() -> None:
+    text = json.dumps(trace([event("gpu_memcpy", "Memcpy HtoD", 1, 1, bandwidth=1.5), event("kernel", "k", 2, 1)])).replace("1.5", "inf")
+    found, source, skipped = _events(text.encode())
+    assert ([name for _, name, *_ in found], source.damage, skipped) == (["Memcpy HtoD", "k"], None, 0)
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    found, source, _ = _events(b"\xef\xbb\xbf" + json.dumps(trace([event("cpu_op", "x", 1, 1)])).encode())
+    assert (len(found), source.damage) == (1, None)
 
 
 @settings(max_examples=300, deadline=None)
