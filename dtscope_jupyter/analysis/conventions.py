@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 NAMES = ("hta", "tensorboard")
 DEVICE = ("comm", "compute", "memcpy", "memset")
 _US = 1000
+_TAIL = 0.8
+"""Of the device work of the step before: a last step with less is dropped by the TensorBoard plugin."""
 
 
 def overlap(tables: Tables, keys: tuple[str, ...], convention: str) -> pd.DataFrame:
@@ -121,8 +123,10 @@ def _device_steps(tables: Tables) -> Events:
     np.maximum.at(latest, theirs, device.end)
     start, end = _on_device(steps, latest[mine], _before(steps, device))
     keep = np.ones(len(steps), bool)
-    follows, last = steps.rank[1:] == steps.rank[:-1], np.append(steps.rank[1:] != steps.rank[:-1], [True] * bool(len(steps)))
-    keep[1:] = ~(follows & last[1:] & (work[:-1] * 0.8 > work[1:]))
+    if len(steps) > 1:
+        follows = steps.rank[1:] == steps.rank[:-1]
+        last = np.append(~follows[1:], True)  # noqa: FBT003
+        keep[1:] = ~(follows & last & (work[:-1] * _TAIL > work[1:]))
     return Events(steps.rank, steps.step, start, end, steps.source, steps.keys, steps.names).where(keep)
 
 
@@ -139,7 +143,8 @@ def _before(steps: Events, device: Events) -> Ints:
     for rank in np.unique(steps.rank).tolist():
         mine, own = device.where(device.rank == rank), steps.rank == rank
         within = mine.where(mine.step == steps.step[own][0])
-        outside = mine.where((mine.step == NONE) & (mine.end < within.start.min(initial=NONE if not len(within) else within.start[0])))
+        first = int(within.start.min()) if len(within) else NONE
+        outside = mine.where((mine.step == NONE) & (mine.end < first))
         found[own] = max(int(steps.start[own][0]), int(outside.end.max(initial=NONE)))
     return found
 

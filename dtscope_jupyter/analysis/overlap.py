@@ -139,7 +139,8 @@ class _Recorded:
 
     def __init__(self, steps: pa.Table, found: Activity) -> None:
         pairs = pair(ints(steps, "rank"), ints(steps, "step"))
-        keep = (np.nan_to_num(reals(steps, "comm_ms")) > 0) & ~np.isin(pairs, pair(found.comm.rank, found.comm.step))
+        whole = np.logical_and.reduce([~np.isnan(reals(steps, f"{name}_ms")) for name in LENGTHS])
+        keep = whole & (reals(steps, "comm_ms") > 0) & ~np.isin(pairs, pair(found.comm.rank, found.comm.step))
         self.steps = steps.filter(pa.array(keep))
         self._pairs = pairs[keep]
 
@@ -164,7 +165,8 @@ def _finished(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
     sums = groups[list(LENGTHS)].sum()
     if "rank" not in keys:
         sums = sums.div(groups["rank"].nunique(), axis=0)
-    bits = groups["bits"].agg(np.bitwise_or.reduce)
+    bits = np.zeros(len(sums), np.int64)
+    np.bitwise_or.at(bits, groups.ngroup().to_numpy(), frame["bits"].to_numpy(np.int64))
     done = sums.rename(columns=lambda name: f"{name}_ms") / MS
     done["exposed_ms"] = done["comm_ms"] - done["overlap_ms"]
     done["overlap_ratio"] = done["overlap_ms"] / done["comm_ms"].where(done["comm_ms"] > 0)

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter.analysis.clocks import aligned
-from dtscope_jupyter.analysis.columns import NONE, Ints, codes, ints, texts
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, texts
+from dtscope_jupyter.analysis.lines import Groups
 from dtscope_jupyter.analysis.overlap import MS, keys_of
-from dtscope_jupyter.analysis.pairing import paired
+from dtscope_jupyter.analysis.pairing import Paired, identities, paired
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +57,7 @@ def timed(tables: Tables) -> Waits:
     start, end, uncertainty = aligned(tables, both)
     keep = (start != NONE) & (end != NONE) & (end >= start)
     seen = np.bincount(both.of_row[keep], minlength=both.count)
+    unpaired = both.unpaired + _partly(tables, both, keep, seen)
     keep &= seen[both.of_row] > 1
     place = np.cumsum(seen > 1) - 1
     rows, collective = both.rows.filter(pa.array(keep)), place[both.of_row[keep]]
@@ -71,7 +73,19 @@ def timed(tables: Tables) -> Waits:
     np.minimum.at(last, collective[at_end], ints(rows, "rank")[at_end])
     ranks = seen[seen > 1]
     own = (start, end, wait, shortest[collective], last[collective])
-    return Waits(rows, index, rest, collective, count, *own, ranks, both.unpaired, uncertainty)
+    return Waits(rows, index, rest, collective, count, *own, ranks, unpaired, uncertainty)
+
+
+def _partly(tables: Tables, both: Paired, keep: Bools, seen: Ints) -> list[str]:
+    """In words, how many collectives of each group were timed on some of its ranks only."""
+    group, names = identities(both.rows, tables["groups"])
+    members = Groups.by((group[keep], ints(both.rows, "rank")[keep]))
+    size = np.bincount(members.keys[0], minlength=len(names))
+    of_collective = np.zeros(both.count, np.int64)
+    of_collective[both.of_row] = group
+    short = np.bincount(of_collective[(seen > 0) & (seen < size[of_collective])], minlength=len(names))
+    lacking = np.flatnonzero(short).tolist()
+    return [f"process group {names[one]}: {short[one]} collectives not seen on all of its {size[one]} ranks" for one in lacking]
 
 
 def waits(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:

@@ -64,7 +64,8 @@ def _arrows(tables: Mapping[str, pa.Table]) -> tuple[Ints, npt.NDArray[np.bool_]
     arrows[found.index] = found.collective + 1
     ends = np.zeros(len(arrows), bool)
     order = np.lexsort((ints(found.rows, "rank"), found.start, found.collective))
-    final = np.append(found.collective[order][1:] != found.collective[order][:-1], [True] * bool(len(order)))
+    final = np.ones(len(order), bool)
+    final[:-1] = found.collective[order][1:] != found.collective[order][:-1]
     ends[found.index[order[final]]] = True
     return arrows, ends
 

@@ -84,6 +84,7 @@ def test_numbers_that_differ_in_part_pair_where_they_agree() -> None:
     frame = waits(tables(collectives=rows))
     assert frame["collectives"].tolist() == [2, 2]
     assert frame["wait_ms"].tolist() == [4, 0]
+    assert frame.attrs["unpaired"] == ["process group 0: 2 collectives not seen on all of its 2 ranks"]
 
 
 def test_a_group_made_anew_counts_from_the_start_again() -> None:
