@@ -125,7 +125,7 @@ def _device_steps(tables: Tables) -> Events:
     keep = np.ones(len(steps), bool)
     if len(steps) > 1:
         follows = steps.rank[1:] == steps.rank[:-1]
-        last = np.append(~follows[1:], True)  # noqa: FBT003
+        last = np.append(~follows[1:], True)
         keep[1:] = ~(follows & last & (work[:-1] * _TAIL > work[1:]))
     return Events(steps.rank, steps.step, start, end, steps.source, steps.keys, steps.names).where(keep)
 
