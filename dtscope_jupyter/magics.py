@@ -1,20 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""The %dtscope and %%dtscope magics: parse, call, show."""
+"""The %dtscope and %%dtscope magics: parse, call, show. What they need is imported when they are used: loading is quick."""
 
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
-from dtscope_jupyter import arguments, commands, session
-from dtscope_jupyter.cells import cell_body
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from IPython.core.interactiveshell import InteractiveShell
 
 _COMMANDS = ("%dtscope", "%%dtscope")
@@ -34,6 +35,8 @@ class DtscopeMagics(Magics):
             raise UsageError(str(error)) from error
 
     def _run(self, line: str, cell: str | None) -> Any:
+        from dtscope_jupyter import arguments, commands, session
+
         name, options = arguments.parse(line)
         if name == "profile":
             return self._profile(line, cell, options)
@@ -42,6 +45,9 @@ class DtscopeMagics(Magics):
         return commands.run(name, options, session.current())
 
     def _profile(self, line: str, cell: str | None, options: Any) -> None:
+        from dtscope_jupyter import commands, session
+        from dtscope_jupyter.cells import cell_body
+
         if not cell or not cell.strip():
             raise DtscopeError("%%dtscope profile needs a cell: write it on the first line, the program below it")
         assert self.shell is not None
@@ -62,11 +68,14 @@ def load(shell: InteractiveShell) -> None:
     for command in _COMMANDS:
         shell.set_hook("complete_command", _complete, str_key=command)
     shell.input_transformers_cleanup.append(_ask_help)
-    session.current().prepare()
+    _preparing.start(_prepare)
 
 
 def unload(shell: InteractiveShell) -> None:
     """Undoes `load`: what runs is ended first, its report can be opened from the run directory."""
+    from dtscope_jupyter import session
+
+    _preparing.wait()
     session.close()
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dtscope", None)
@@ -77,7 +86,33 @@ def unload(shell: InteractiveShell) -> None:
         shell.input_transformers_cleanup.remove(_ask_help)
 
 
+class _Background:
+    """One thing at a time that is done while the user goes on."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=work, name="dtscope-warm", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+
+_preparing = _Background()
+
+
+def _prepare() -> None:
+    from dtscope_jupyter import session
+
+    session.current().prepare()
+
+
 def _complete(_: InteractiveShell, event: Any) -> list[str]:
+    from dtscope_jupyter import arguments
+
     return arguments.complete(event.text_until_cursor.lstrip())
 
 

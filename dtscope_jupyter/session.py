@@ -58,8 +58,13 @@ class Session:
         self._run: Run | None = None
 
     def prepare(self) -> None:
-        """Starts the warm process in the background; trouble is told when ranks are wanted."""
-        threading.Thread(target=self._warm_up, name="dtscope-warm", daemon=True).start()
+        """Starts the warm process, which goes on importing by itself; trouble is told when ranks are wanted."""
+        try:
+            self.warm.start()
+        except DtscopeError:
+            return  # the session was closed meanwhile
+        except OSError as error:
+            stage.say(f"the warm process could not be started ({error}); the next profile tries again")
 
     @property
     def running(self) -> Profile | None:
@@ -146,14 +151,6 @@ class Session:
             attachment.end("the session was closed")
         self.attached, self.kept = {}, None
 
-    def _warm_up(self) -> None:
-        try:
-            self.warm.start()
-        except DtscopeError:
-            return  # the session was closed meanwhile
-        except OSError as error:
-            stage.say(f"the warm process could not be started ({error}); the next profile tries again")
-
     def _refuse(self) -> None:
         other = environment.other_job()
         if other:
@@ -200,15 +197,17 @@ def _waited(job: launch.Job) -> bool:
 
 
 _current: Session | None = None
+_making = threading.Lock()
 
 
 def current() -> Session:
     """The session of this process, made when first asked for."""
     global _current  # noqa: PLW0603 # one a process
-    if _current is None:
-        _current = Session()
-        atexit.register(_current.close)
-    return _current
+    with _making:
+        if _current is None:
+            _current = Session()
+            atexit.register(_current.close)
+        return _current
 
 
 def close() -> None:
