@@ -31,6 +31,10 @@ _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "
 _FLAGS += ["--disable-component-update", "--disable-sync", "--enable-precise-memory-info"]
 START_S = 60
 _TRIES = 10
+_KERNEL_READY = """() => {
+  const kernel = window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel;
+  return kernel?.connectionStatus === "connected" && kernel.status === "idle";
+}"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ def server(root: Path, application: str = "jupyterlab") -> Iterator[Server]:
     port, token = _free_port(), secrets.token_hex(16)
     options = [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={notebooks}"]
     options += ["--ServerApp.port_retries=0", "--no-browser", "--allow-root", "--LabApp.news_url=None"]
-    options += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+    options += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.expose_app_in_browser=True"]
+    options += ["--JupyterNotebookApp.expose_app_in_browser=True"]
     with (root / "server.log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-m", application, *options], env=os.environ | folders, stdout=log, stderr=log)
         try:
@@ -94,8 +99,13 @@ def open_notebook(page: Page, at: Server, path: Path, *, classic: bool = False) 
     """Opens a notebook and waits until its kernel is idle."""
     where = f"notebooks/{path.name}?token={at.token}" if classic else f"lab/tree/{path.name}?token={at.token}&reset"
     page.goto(f"{at.url}/{where}")
+    wait_kernel(page)
+
+
+def wait_kernel(page: Page) -> None:
+    """Waits until the notebook's kernel is connected and idle."""
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
-    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']" if not classic else ".jp-CodeCell", timeout=60_000)
+    page.wait_for_function(_KERNEL_READY, timeout=60_000)
 
 
 def run_cell(page: Page, place: int) -> None:
