@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""DDP's buckets, through a communication hook of ours that stands in for DDP's own or runs the user's.
+"""DDP's buckets, seen where its C++ part hands them to the process group.
 
-It is registered before a model's first backward, once. A user's hook registered earlier or later is taken in: torch
-checks and names it as ever, and only where it hands it to C++ ours goes in its place. Without a user's hook
-the bucket is multiplied by 1 / world size and summed, bit for bit what DDP does itself (a division is not).
-Within `Join` with divide_by_initial_world_size=False DDP would divide by the ranks left; we do not.
+A model built while we are armed gets a stand-in for its group (`seen_group`), which costs no pass over the gradients: DDP
+scales them as it fills the bucket. A model built earlier gets a communication hook before its next backward, once, as
+there is no taking one off: it multiplies by 1 / world size and sums, bit for bit what DDP does (a division is not).
+A user's hook, registered before or after, runs inside ours; torch checks, names and refuses it as ever.
+Within `Join` with divide_by_initial_world_size=False DDP would divide by the ranks left; our hook does not.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as _c10d
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
+from dtscope_jupyter.agent.bucket import Bucket
 from dtscope_jupyter.agent.collector import Collector
+from dtscope_jupyter.agent.layout import Layout
 from dtscope_jupyter.agent.patches import Patches
+from dtscope_jupyter.agent.seen_group import SeenGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,19 +34,20 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.agent.operation import Operation
 
-Hook = Any
+Future = torch.futures.Future[torch.Tensor]
 
 
 class Buckets(Collector):
-    """Hooks on all DDP models; as none can be taken off, they pass through while nobody records."""
+    """The buckets of all DDP models; what sees them passes through while nobody records."""
 
     name = "buckets"
 
     def __init__(self, agent: Agent, collectives: Collectives) -> None:
-        """Hooks come with `start`, a model's own with its first backward."""
+        """Hooks come with `start`."""
         super().__init__(agent)
-        self.before_reduce: list[Callable[[BucketHook, Any], None]] = []
+        self.before_reduce: list[Callable[[Bucket], None]] = []
         self.collectives = collectives
+        self.issued: list[Operation] = []
 
     def start(self) -> None:
         """Installs the hooks."""
@@ -50,67 +55,67 @@ class Buckets(Collector):
         _registry.owner = self
 
     def stop(self) -> None:
-        """The hooks pass through from now on; a user's later hook is still taken in."""
+        """They pass through from now on."""
         if _registry.owner is self:
             _registry.owner = None
 
     def adopt(self, model: DistributedDataParallel) -> None:
-        """Registers with a model that has no hook yet."""
+        """A DDP model has been found."""
         _registry.adopt(model)
 
-    def look(self, hook: BucketHook, bucket: Any) -> None:
-        """Shows the bucket, full and not yet reduced, to whom it concerns."""
+    def look(self, bucket: Bucket) -> None:
+        """Shows a bucket, full and not yet reduced, to whom it concerns."""
         try:
             for call in self.before_reduce:
-                call(hook, bucket)
+                call(bucket)
         except Exception as error:  # noqa: BLE001 # training goes on without us
             self.agent.fail(self.name, error)
 
+    def backward_begins(self) -> None:
+        """Buckets are counted anew."""
+        for seen in _registry.seen.values():
+            seen.backward_begins()
+
     def backward_ended(self) -> None:
         """Tells which buckets the backward has waited for."""
-        for hook in _registry.hooks.values():
-            if hook is not None and hook.issued:
-                self.collectives.finalised(hook.issued)
-                hook.issued = []
+        if self.issued:
+            issued, self.issued = self.issued, []
+            self.collectives.finalised(issued)
 
 
-class BucketHook:
-    """What DDP's C++ calls for each bucket; `user` is the (state, hook) that it stands before, `members` the parameters by bucket."""
+class _BucketHook:
+    """What DDP's C++ calls for each bucket; `user` is the (state, hook) that it stands before."""
 
-    def __init__(self, group: Any, user: tuple[Any, Hook] | None = None) -> None:
-        """`group` reduces where there is no user's hook."""
+    def __init__(self, group: Any, user: tuple[Any, Any] | None = None) -> None:
         self.group = group
         self.user = user
-        self.issued: list[Operation] = []
-        self.members: dict[int, tuple[int, list[torch.Tensor]]] = {}
 
-    def __call__(self, _state: object, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        """Looks at the bucket, then has it reduced as it would be without us."""
+    def __call__(self, _state: object, bucket: Any) -> Future:
         owner = _registry.owner
         if owner is None or not owner.on:
             return self._run(bucket)
-        owner.look(self, bucket)
+        owner.look(Bucket(bucket.index(), bucket.buffer(), bucket.parameters(), 1.0, in_place=self.user is None))
         owner.collectives.enter_bucket(bucket.index())
         try:
             return self._run(bucket)
         finally:
-            self.issued += owner.collectives.leave_bucket()
+            owner.issued += owner.collectives.leave_bucket()
 
-    def _run(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    def _run(self, bucket: Any) -> Future:
         if self.user is None:
             return self._reduce(bucket.buffer())
         state, hook = self.user
-        future: torch.futures.Future[torch.Tensor] = hook(state, bucket)
+        future: Future = hook(state, bucket)
         return future
 
-    def _reduce(self, buffer: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+    def _reduce(self, buffer: torch.Tensor) -> Future:
         options = dist.AllreduceOptions()
         options.asyncOp = True
         if buffer.is_sparse:
             buffer.div_(self.group.size())
         else:
             buffer.mul_(1.0 / self.group.size())
-        future: torch.futures.Future[torch.Tensor] = self.group.allreduce([buffer], options).get_future().then(_first)
+        future: Future = self.group.allreduce([buffer], options).get_future().then(_first)
         return future
 
 
@@ -119,11 +124,12 @@ def _first(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
 
 
 class _Registry:
-    """The hooks of this process by DDP's reducer; None stands for a hook of DDP's own making that can't be taken in."""
+    """What sees the buckets of each model, by DDP's reducer; a hook of None is one of torch's own that can't be taken in."""
 
     def __init__(self) -> None:
         self.owner: Buckets | None = None
-        self.hooks: weakref.WeakKeyDictionary[Any, BucketHook | None] = weakref.WeakKeyDictionary()
+        self.seen: weakref.WeakKeyDictionary[Any, SeenGroup] = weakref.WeakKeyDictionary()
+        self._hooks: weakref.WeakKeyDictionary[Any, _BucketHook | None] = weakref.WeakKeyDictionary()
         self._patches: Patches | None = None
         self._natively: Callable[..., None] = _c10d._register_comm_hook  # noqa: SLF001
         self._builtin_natively: Callable[..., None] = _c10d._register_builtin_comm_hook  # noqa: SLF001
@@ -132,33 +138,54 @@ class _Registry:
         """Once a process: DDP keeps a hook for good, so that what takes in a user's has to stay as well."""
         if self._patches is None:
             self._patches = Patches()
-            self._patches.wrap(dist, "_register_comm_hook", lambda _native: self.register)
-            self._patches.wrap(dist, "_register_builtin_comm_hook", lambda _native: self.register_builtin)
+            self._patches.wrap(dist, "_register_comm_hook", lambda _native: self._register)
+            self._patches.wrap(dist, "_register_builtin_comm_hook", lambda _native: self._register_builtin)
+            self._patches.wrap(dist, "Reducer", self._reducer_maker)
 
     def adopt(self, model: DistributedDataParallel) -> None:
+        """Tells the model to what sees it, or has it seen by a hook."""
         reducer = model.reducer
-        if reducer in self.hooks or model._comm_hooks:  # noqa: SLF001
-            return
-        hook = BucketHook(model.process_group)
-        self._natively(reducer, None, hook)
-        self.hooks[reducer] = hook
+        if reducer in self.seen:
+            self.seen[reducer].model = weakref.ref(model)
+        elif reducer not in self._hooks and not model._comm_hooks:  # noqa: SLF001
+            hook = _BucketHook(model.process_group)
+            self._natively(reducer, None, hook)
+            self._hooks[reducer] = hook
 
-    def register(self, reducer: Any, state: Any, comm_hook: Hook) -> None:
-        ours = self.hooks.get(reducer)
+    def _reducer_maker(self, native: Callable[..., Any]) -> Callable[..., Any]:
+        def reducer(parameters: Any, indices: Any, limits: Any, group: Any, *args: Any, **kwargs: Any) -> Any:
+            owner = self.owner
+            if owner is None or not owner.on:
+                return native(parameters, indices, limits, group, *args, **kwargs)
+            try:
+                seen = SeenGroup(group, Layout(list(parameters), [list(bucket) for bucket in indices]), lambda: self.owner)
+            except (RuntimeError, TypeError, ValueError, AttributeError, KeyError) as error:
+                owner.agent.recorder.note("warning", "buckets", text=f"seen by a hook, since no group could stand in: {error}")
+                return native(parameters, indices, limits, group, *args, **kwargs)
+            made = native(parameters, indices, limits, seen, *args, **kwargs)
+            self.seen[made] = seen
+            return made
+
+        return reducer
+
+    def _register(self, reducer: Any, state: Any, comm_hook: Any) -> None:
+        ours = self._hooks.get(reducer)
         if ours is not None and ours.user is None:
             ours.user = (state, comm_hook)
-        elif reducer in self.hooks or self.owner is None:
+        elif reducer in self._hooks or self.owner is None:
             self._natively(reducer, state, comm_hook)
         else:
-            hook = BucketHook(None, (state, comm_hook))
+            hook = _BucketHook(None, (state, comm_hook))
             self._natively(reducer, None, hook)
-            self.hooks[reducer] = hook
+            self._hooks[reducer] = hook
 
-    def register_builtin(self, reducer: Any, comm_hook_type: Any) -> None:
-        ours = self.hooks.get(reducer)
+    def _register_builtin(self, reducer: Any, comm_hook_type: Any) -> None:
+        ours = self._hooks.get(reducer)
         if ours is None or ours.user is not None:
             self._builtin_natively(reducer, comm_hook_type)
-            self.hooks[reducer] = None
+            self._hooks[reducer] = None
+            if reducer in self.seen:
+                self.seen[reducer].plain = False
         else:
             fp16 = comm_hook_type == _c10d.BuiltinCommHookType.FP16_COMPRESS
             ours.user = (ours.group, default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook)

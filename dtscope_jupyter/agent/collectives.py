@@ -61,7 +61,7 @@ class Collectives(Collector):
     def start(self) -> None:
         """Installs the hooks."""
         for name, method in METHODS.items():
-            self._patches.wrap(ProcessGroup, name, self._wrapper(method))
+            self._patches.wrap(ProcessGroup, name, self._wrapper(name, method))
         self._patches.wrap(Work, "wait", self._wait_wrapper)
 
     def stop(self) -> None:
@@ -133,7 +133,7 @@ class Collectives(Collector):
         """A backward waited in C++ for the last of these, DDP's buckets, before it returned."""
         self._finals.append(operations)
 
-    def _wrapper(self, method: Method) -> Callable[[Any], Callable[..., Any]]:
+    def _wrapper(self, name: str, method: Method) -> Callable[[Any], Callable[..., Any]]:
         def make(original: Any) -> Callable[..., Any]:
             def call(group: Any, *args: Any, **kwargs: Any) -> Any:
                 if not self.on:
@@ -151,6 +151,8 @@ class Collectives(Collector):
                 self._try_issued(operation, work, args, kwargs)
                 return work
 
+            # pybind11 calls the C++ base of a Python subclass only from a function of the method's name, else ours again
+            call.__code__ = call.__code__.replace(co_name=name)
             return call
 
         return make
@@ -176,20 +178,29 @@ class Collectives(Collector):
             operation = self._works.pop(id(work), None)
             if operation is None:
                 return original(work, *args, **kwargs)
-            return self.wait_for(operation, lambda: original(work, *args, **kwargs))
+            start = self._wait_begins(operation)
+            result = original(work, *args, **kwargs)  # from a function of this name, as in _wrapper
+            self._wait_ended(operation, start)
+            return result
 
         return wait
 
     def wait_for(self, operation: Operation, wait: Callable[[], Any]) -> Any:
         """Calls `wait`, in which the caller waits for the operation, and notes how long."""
-        start = now()
+        start = self._wait_begins(operation)
+        result = wait()
+        self._wait_ended(operation, start)
+        return result
+
+    def _wait_begins(self, operation: Operation) -> int:
         if operation.events is not None:
             self._devices.wait_begins(operation)
-        result = wait()
+        return now()
+
+    def _wait_ended(self, operation: Operation, start: int) -> None:
         if not operation.asynchronous and (delay := self._delay_s(operation)):
             time.sleep(delay)
         self._waited(operation, start, now())
-        return result
 
     def functional(self, operation: Operation, *, ended: bool) -> None:
         """C++ has issued it and keeps the Work; `ended` where it has waited as well."""

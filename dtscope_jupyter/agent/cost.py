@@ -19,7 +19,7 @@ from dtscope_jupyter.agent.clock import now
 if TYPE_CHECKING:
     from dtscope_jupyter.agent.recorder import Recorder
 
-ALWAYS_NS = 60_000
+ALWAYS_NS = 30_000
 """A probe this cheap runs with every step, whatever the step takes."""
 _MOST_EVERY = 16
 """However dear a probe, one step in so many shows."""

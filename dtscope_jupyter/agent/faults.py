@@ -26,6 +26,7 @@ from dtscope_jupyter.agent.clock import now
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dtscope_jupyter.agent.bucket import Bucket
     from dtscope_jupyter.agent.core import Agent
 
 FAULTS = ("straggler", "host_stall", "slow_link", "nan", "desync", "hang", "copy")
@@ -76,12 +77,12 @@ class Faults:
             self._tell(fault)
             _compute(_ms(fault))
 
-    def before_reduce(self, _hook: object, bucket: Any) -> None:
+    def before_reduce(self, bucket: Bucket) -> None:
         """Before a bucket is looked at and reduced."""
         for fault in self._due("nan"):
-            if bucket.index() == 0:
+            if bucket.index == 0:
                 self._tell(fault)
-                bucket.buffer().view(-1)[0] = float("nan")
+                bucket.buffer.view(-1)[0] = float("nan")
 
     def after_backward(self) -> None:
         """Gradients are there: local ones without DDP, synchronised with it."""

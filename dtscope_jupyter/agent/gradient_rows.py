@@ -28,6 +28,11 @@ class Norms:
     numbers: list[int | None]
     norms: Reading
     counts: Reading | None
+    scale: float = 1.0
+
+    def values(self) -> list[float]:
+        """The norms themselves."""
+        return [value * self.scale for value in self.norms.values()]
 
 
 @dataclass(slots=True)
@@ -126,7 +131,7 @@ class GradientRows:
 
 
 def _put(into: dict[int, float], norms: Norms) -> bool:
-    values = norms.norms.values()
+    values = norms.values()
     into |= {number: value for number, value in zip(norms.numbers, values, strict=True) if number is not None}
     return not all(map(math.isfinite, values))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -26,11 +26,12 @@ from dtscope_jupyter.agent.progress import HELD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dtscope_jupyter.agent.buckets import BucketHook
+    from dtscope_jupyter.agent.bucket import Bucket
     from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.agent.steps import Steps
 
-_LESSONS = 3
+_LESSONS = 40
+"""Backwards after which no bucket changes."""
 _ALERT_STEPS = 20
 _MOST = 4096
 
@@ -49,8 +50,9 @@ class Gradients(Collector):
         self._part = Part()
         self._parts: deque[Part] = deque(maxlen=_MOST)
         self._buffers: list[torch.Tensor] = []
-        self._used: list[BucketHook] = []
+        self._reduced = False
         self._alert = 0
+        self._lessons = 0
 
     def stop(self) -> None:
         """Takes the hooks off the parameters."""
@@ -60,29 +62,28 @@ class Gradients(Collector):
         """Numbers its parameters and hangs the hooks on."""
         if self.on:
             self.parameters.add(model)
+            self._lessons = 0
 
-    def bucket(self, hook: BucketHook, bucket: Any) -> None:
+    def bucket(self, bucket: Bucket) -> None:
         """DDP has filled a bucket and is about to reduce it."""
         if not self.on:
             return
-        self._used.append(hook)
-        lessons, members = hook.members.get(bucket.index(), (0, []))
-        if lessons < _LESSONS:
-            members = self._learn(bucket)
-            hook.members[bucket.index()] = lessons + 1, members
-        buffer = bucket.buffer()
-        if self._local_due(lambda: [buffer]):
-            self._timed("local_norm", lambda: self._measure(self._part.locals, members, bucket.gradients(), count=True), buffer)
-        if hook.user is None and not buffer.is_sparse:
+        self._reduced = True
+        buffer = bucket.buffer
+        self._learn(bucket)
+        if not buffer.is_sparse and self._local_due(lambda: [buffer]):
+            views, members = bucket.gradients(), bucket.parameters or []
+            self._timed("local_norm", lambda: self._measure(self._part.locals, members, views, count=True, scale=bucket.scale), buffer)
+        if bucket.in_place and not buffer.is_sparse:
             self._buffers.append(buffer)
 
     def after_backward(self) -> None:
         """DDP's gradients are synchronised now; others are local, or sharded and done."""
         if not self.on:
             return
-        used, self._used = {id(hook): hook for hook in self._used}, []
-        if used:
-            self._synchronised([p for hook in used.values() for _, members in hook.members.values() for p in members])
+        if self._reduced:
+            self._reduced = False
+            self._synchronised(self.parameters.bucketed())
         loose = self.parameters.loose()
         if loose and self._local_due(lambda: _gradients(loose)[1]):
             self._timed("local_norm", lambda: self._measure(self._part.locals, loose, None, count=True), *_gradients(loose)[1])
@@ -121,8 +122,7 @@ class Gradients(Collector):
 
     def spoil(self) -> None:
         """Makes the synchronised gradients of DDP models other than those of the other ranks; for a rehearsal."""
-        members = {id(p): p for hook in self._used for _, members in hook.members.values() for p in members}
-        for tensor in {t.data_ptr(): t for t in (*self._buffers, *_gradients(list(members.values()))[1])}.values():
+        for tensor in {t.data_ptr(): t for t in (*self._buffers, *_gradients(self.parameters.bucketed())[1])}.values():
             tensor.mul_(1.5)
 
     def _synchronised(self, parameters: list[torch.Tensor]) -> None:
@@ -137,7 +137,9 @@ class Gradients(Collector):
         if tensors:
             self._part.flat.append(readings.Reading(readings.norms(tensors)))
 
-    def _measure(self, into: list[Norms], parameters: list[torch.Tensor], gradients: list[torch.Tensor] | None, *, count: bool) -> None:
+    def _measure(
+        self, into: list[Norms], parameters: list[torch.Tensor], gradients: list[torch.Tensor] | None, *, count: bool, scale: float = 1.0
+    ) -> None:
         if gradients is None:
             parameters, gradients = _gradients(parameters)
         gradients = [g for g in gradients if g.layout is torch.strided]
@@ -148,15 +150,18 @@ class Gradients(Collector):
         counts = None
         if count and (self._alert or (not norms.is_cuda and not math.isfinite(float(norms.sum())))):
             counts = readings.Reading(readings.nonfinite(gradients))
-        into.append(Norms(numbers, readings.Reading(norms), counts))
+        into.append(Norms(numbers, readings.Reading(norms), counts, scale))
 
-    def _learn(self, bucket: Any) -> list[torch.Tensor]:
-        members: list[torch.Tensor] = bucket.parameters()
-        for parameter in members:
+    def _learn(self, bucket: Bucket) -> None:
+        """Which parameters lie in it, while that still changes."""
+        if bucket.parameters is None or self._lessons > _LESSONS:
+            return
+        self._lessons += bucket.index == 0
+        self.parameters.final = bucket.final
+        for parameter in bucket.parameters:
             number = self.parameters.number(parameter)
             if number is not None:
-                self.parameters.buckets[number] = bucket.index()
-        return members
+                self.parameters.buckets[number] = bucket.index
 
     def _timed(self, name: str, call: Callable[[], None], *reads: torch.Tensor) -> None:
         start = now()

@@ -27,6 +27,8 @@ class Parameters:
         """None is known yet."""
         self.ready: list[int] = []
         self.buckets: dict[int, int] = {}
+        self.final = False
+        self._reduced: set[int] = set()
         self._recorder = recorder
         self._alive: list[weakref.ref[torch.Tensor]] = []
         self._ids: dict[int, int] = {}
@@ -44,17 +46,22 @@ class Parameters:
 
     def in_bucket(self, parameter: torch.Tensor) -> bool:
         """Whether DDP reduces it."""
-        return self._ids.get(id(parameter)) in self.buckets
+        return self._ids.get(id(parameter)) in self._reduced
+
+    def bucketed(self) -> list[torch.Tensor]:
+        """Those that DDP reduces."""
+        alive = (self._alive[number]() for number in sorted(self._reduced))
+        return [parameter for parameter in alive if parameter is not None]
 
     def loose(self) -> list[torch.Tensor]:
         """Those that DDP does not reduce and that are held whole."""
-        alive = (reference() for number, reference in enumerate(self._alive) if number not in self.buckets)
+        alive = (reference() for number, reference in enumerate(self._alive) if number not in self._reduced)
         return [parameter for parameter in alive if parameter is not None and local(parameter) is parameter]
 
     def add(self, model: torch.nn.Module) -> None:
         """Numbers the parameters that train, and hangs a hook on each."""
-        in_buckets = isinstance(model, DistributedDataParallel)
-        self._found_at = now()
+        reduced = {id(p) for module in model.modules() if isinstance(module, DistributedDataParallel) for p in module.parameters()}
+        self._found_at, self.final = now(), False
         for name, owner, parameter in _named(model):
             if id(parameter) in self._ids or not parameter.requires_grad:
                 continue
@@ -64,7 +71,9 @@ class Parameters:
             self._alive.append(weakref.ref(parameter))
             weakref.finalize(parameter, self._ids.pop, id(parameter), None)
             self._handles.append(parameter.register_post_accumulate_grad_hook(_stamp(self.ready, number)))
-            self._unwritten.append((number, in_buckets, _row(number, name, owner, parameter)))
+            if id(parameter) in reduced:
+                self._reduced.add(number)
+            self._unwritten.append((number, id(parameter) in reduced, _row(number, name, owner, parameter)))
 
     def take(self) -> list[int]:
         """The times since the last call, by number; 0 where no gradient came."""
@@ -83,7 +92,7 @@ class Parameters:
         late = final or now() - self._found_at > _PATIENCE_NS
         waiting: list[tuple[int, bool, tuple[Any, ...]]] = []
         for number, in_buckets, row in self._unwritten:
-            if in_buckets and not late and number not in self.buckets:
+            if in_buckets and not late and not (self.final and number in self.buckets):
                 waiting.append((number, in_buckets, row))
             else:
                 self._recorder.add("parameters", (*row, self.buckets.get(number)))
