@@ -78,8 +78,7 @@ class Kernel:
         family = psutil.Process(int(self.run("import os\nprint(os.getpid())"))).children(recursive=True)
         begin = time.perf_counter()
         self.manager.signal_kernel(signal.SIGKILL)
-        psutil.wait_procs(family, timeout=60)
-        while any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family):
+        while any(map(alive, family)):
             time.sleep(0.005)
         gone = time.perf_counter() - begin
         self.close()
@@ -89,6 +88,14 @@ class Kernel:
         """Ends it."""
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether it still runs; a zombie that waits for its parent does not."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def torchrun(folder: str) -> float:
