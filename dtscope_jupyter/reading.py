@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from dtscope_jupyter.rundir import Attempt
 
-_FILE = re.compile(r"trace-\d+\.json(\.gz)?|flight_recorder-[^/]*\.(pkl|json)")
+_TAIL_BYTES = 4096
+_FILE = re.compile(r"trace-\d+\.json(\.gz)?|flight_recorder-[^/]*\.(pkl|json)|stacks-[^/]*\.txt")
 
 
 class AttemptReader:
@@ -87,10 +88,11 @@ class AttemptReader:
         if not new:
             return 0
         from dtscope_jupyter import ingest
+        from dtscope_jupyter.ingest import stacks
 
         for path in new:
             try:
-                self._files[path] = ingest.read([path], rank=rank).tables
+                self._files[path] = stacks.read(path, rank) if path.suffix == ".txt" else ingest.read([path], rank=rank).tables
             except DtscopeError as error:
                 note = {"rank": rank, "kind": "unreadable", "name": path.name, "text": str(error)}
                 self._files[path] = {"notes": pa.Table.from_pylist([note], schema.NOTES.arrow)}
@@ -110,7 +112,7 @@ class AttemptReader:
             if reader.newer:
                 text = f"{reader.newer} blocks of {name} are of a newer version and were skipped; update dtscope-jupyter"
                 rows.append(_note(rank, name, reader.newer, text))
-        rows += _exits(self.attempt.meta.get("exits"))
+        rows += _exits(self.attempt)
         return pa.Table.from_pylist(rows, schema.NOTES.arrow)
 
 
@@ -118,31 +120,44 @@ def _note(rank: int, name: str, value: float, text: str) -> dict[str, object]:
     return {"rank": rank, "kind": "damaged", "name": name, "value": float(value), "text": text}
 
 
-def _exits(told: object) -> list[dict[str, object]]:
-    """Ranks that ended by themselves in a run that went wrong, as their launcher wrote it into run.json."""
+def _exits(attempt: Attempt) -> list[dict[str, object]]:
+    """Ranks that ended by themselves in a run that went wrong, as their launcher wrote it into run.json, with their last word."""
+    told = attempt.meta.get("exits")
     return [
-        {"rank": rank, "kind": "exit", "time_ns": time_ns, "value": float(code), "text": f"ended with exit code {code}"}
+        {"rank": rank, "kind": "exit", "time_ns": time_ns, "value": float(code),
+         "text": f"ended with exit code {code}{_last_word(attempt.rank_path(rank) / 'log.txt')}"}
         for item in (told if isinstance(told, list) else [])
         if isinstance(item, list) and len(item) == len(("rank", "code", "time_ns")) and all(isinstance(part, int) for part in item)
         for rank, code, time_ns in [item]
-    ]
+    ]  # fmt: skip
+
+
+def _last_word(log: Path) -> str:
+    """The last line of a rank's log, cut to 300 characters, behind a colon."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(log.stat().st_size - _TAIL_BYTES, 0))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return f": {lines[-1].strip()[:300]}" if lines else ""
 
 
 def _finished_files(folder: Path) -> list[Path]:
-    """Profiler windows and Flight Recorder dumps of a rank, oldest first."""
+    """Profiler windows, Flight Recorder dumps and stacks of a rank, oldest first."""
     try:
         entries = sorted(entry for entry in folder.iterdir() if _FILE.fullmatch(entry.name))
     except OSError:
         return []
-    return [entry for entry in entries if entry.is_file() and not entry.is_symlink()]
+    return [entry for entry in entries if entry.is_file() and not entry.is_symlink() and entry.stat().st_size]
 
 
 def _supplement(recorded: Mapping[str, pa.Table], found: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """What a window or dump adds to a recording: no clock, no step and no wait that the rank has recorded itself."""
     added = {name: found[name] for name in ("spans", "collectives", "groups", "notes") if name in found}
     if "host" in found:
-        syncs = pc.equal(found["host"].column("kind").cast(pa.utf8()), "host_sync")
-        added["host"] = found["host"].filter(syncs)
+        unseen = pc.is_in(found["host"].column("kind").cast(pa.utf8()), pa.array(["host_sync", "stack"]))
+        added["host"] = found["host"].filter(unseen)
     if "steps" in found and not len(recorded["steps"]):
         added["steps"] = found["steps"]
     return added

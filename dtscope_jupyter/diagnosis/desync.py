@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _EVEN = ("all_reduce", "broadcast", "reduce")
 """Operations whose buffers must be alike on all ranks; gathers and scatters may be uneven."""
 _AHEAD = 8
+_GLOO_SAYS = ("Received data size doesn't match expected size", "op.preamble.length <= op.nbytes")
 _TOLERANCE = 1e-5
 """Norms of equal float32 gradients differ less, whatever the order of summing."""
 ADVICE = {
@@ -54,7 +55,23 @@ class _Call:
 
 def find(evidence: Evidence) -> list[Finding]:
     """The first difference of each process group, and the first step in which synchronised gradients differ."""
-    return [*_calls(evidence), *_values(evidence)]
+    calls = _calls(evidence)
+    return [*calls, *([] if calls else _last_words(evidence)), *_values(evidence)]
+
+
+def _last_words(evidence: Evidence) -> list[Finding]:
+    """Ranks that gloo ended because what they received has another size than what they had called for; their own rows are lost."""
+    notes = evidence.tables["notes"]
+    ended = notes.filter(pa.array(columns.is_any(notes, "kind", ("exit",)))).to_pylist()
+    words = {row["rank"]: row["text"] for row in ended if any(mark in (row["text"] or "") for mark in _GLOO_SAYS)}
+    if not words:
+        return []
+    ranks = tuple(sorted(words))
+    return [Finding(
+        kind="desync", cause="shape", ranks=ranks, severity=Severity.CRITICAL, confidence=0.6, cost_ms=0.0, steps=(),
+        evidence={"last_words": words}, advice=ADVICE["shape"],
+        sentence=f"{name_ranks(ranks)} ended by SIGABRT: gloo received another size than {'it' if len(ranks) == 1 else 'they'} had called for.",
+    )]  # fmt: skip
 
 
 def _calls(evidence: Evidence) -> list[Finding]:
@@ -140,13 +157,13 @@ def _minority(values: dict[int, Any]) -> tuple[int, ...]:
 
 
 def _values(evidence: Evidence) -> list[Finding]:
-    """Of the groups whose ranks hold the same gradients, the first that differ."""
+    """Of the groups whose ranks hold the same gradients, the first that differ; not in the last step alone, which may be torn off."""
     norms = evidence.steps.column("synced_norm")
     found: list[tuple[int, Ints, Ints]] = []
     for ranks in _replicas(evidence):
         rows = position(evidence.ranks, np.array(ranks))
         apart = np.flatnonzero(_apart(norms[rows]))
-        if len(apart):
+        if len(apart) and apart[0] < len(evidence.steps.ids) - 1:
             found.append((int(apart[0]), rows, apart))
     return [_values_finding(evidence, norms, *min(found, key=lambda each: each[0]))] if found else []
 

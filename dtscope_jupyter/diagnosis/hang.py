@@ -21,7 +21,7 @@ from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.columns import NONE
 from dtscope_jupyter.diagnosis.evidence import Evidence
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks
-from dtscope_jupyter.diagnosis.pending import LEAST_S, Pending, groups, known_ranks, pending, point_to_point
+from dtscope_jupyter.diagnosis.pending import LEAST_S, Pending, exits, groups, known_ranks, pending, point_to_point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +98,8 @@ def _overdue(evidence: Evidence, each: Pending) -> bool:
     """Live by the clock; in a record by how long other rows went on; in a dump alone, which is made at a hang, always."""
     if evidence.live:
         return each.overdue(time.time_ns())
+    if any(exits(evidence.tables).get(rank) for rank in each.missing):
+        return True
     last = _last_sign(evidence)
     return last is None or last - each.since_ns > LEAST_S * 1e9
 
@@ -105,7 +107,7 @@ def _overdue(evidence: Evidence, each: Pending) -> bool:
 def _last_sign(evidence: Evidence) -> int | None:
     """The newest time of any row that is no dump's, None where there are only dumps."""
     newest = [NONE]
-    for name, column in (("steps", "end_ns"), ("devices", "time_ns"), ("notes", "time_ns"), ("host", "end_ns"), ("host", "start_ns")):
+    for name, column in (("steps", "end_ns"), ("devices", "time_ns"), ("notes", "time_ns"), ("host", "end_ns"), ("collectives", "end_ns")):
         newest += [int(columns.ints(evidence.tables[name], column).max(initial=NONE))]
     return None if max(newest) == NONE else max(newest)
 
@@ -129,7 +131,7 @@ def _guilty(evidence: Evidence, graph: _Graph) -> set[int]:
 
 
 def _cause(evidence: Evidence, stuck: list[Pending], graph: _Graph, rank: int) -> str:
-    ended = _exit(evidence, rank)
+    ended = exits(evidence.tables).get(rank)
     if ended is not None:
         return "never_called" if ended == 0 else "process_died"
     if rank in graph.awaited(graph.device):
@@ -139,25 +141,15 @@ def _cause(evidence: Evidence, stuck: list[Pending], graph: _Graph, rank: int) -
     return "never_called" if _went_on(evidence, stuck, rank) else "host_stuck"
 
 
-def _exit(evidence: Evidence, rank: int) -> float | None:
-    """The rank's exit code where a note tells it."""
-    notes = evidence.tables["notes"]
-    chosen = columns.is_any(notes, "kind", ("exit",)) & (columns.ints(notes, "rank") == rank)
-    codes = columns.reals(notes, "value")[chosen]
-    return None if not len(codes) else (float(codes[-1]) if np.isfinite(codes[-1]) else 1.0)
-
-
 def _went_on(evidence: Evidence, stuck: list[Pending], rank: int) -> bool:
-    """Whether the rank did steps or began collectives after its peers had begun to wait for it."""
+    """Whether the rank began other collectives after its peers had begun to wait for it."""
     waited = [each.since_ns for each in stuck if rank in each.missing]
     if not waited:
         return False
-    for name, column in (("collectives", "enqueue_ns"), ("collectives", "start_ns"), ("steps", "end_ns")):
-        table = evidence.tables[name]
-        times = columns.ints(table, column)[columns.ints(table, "rank") == rank]
-        if times.max(initial=NONE) > min(waited) + _WENT_ON_NS:
-            return True
-    return False
+    table = evidence.tables["collectives"]
+    mine = columns.ints(table, "rank") == rank
+    newest = max(int(columns.ints(table, column)[mine].max(initial=NONE)) for column in ("enqueue_ns", "start_ns"))
+    return newest > min(waited) + _WENT_ON_NS
 
 
 def _stack(evidence: Evidence, rank: int) -> tuple[str | None, str | None]:
@@ -182,7 +174,8 @@ def _finding(evidence: Evidence, stuck: list[Pending], ranks: tuple[int, ...], c
     }
     begun = f"{each.operation} {each.seq} of process group {each.process_group}"
     who = name_ranks(ranks) if ranks else "No rank is missing"
-    text = f"{who} {'hangs' if len(ranks) == 1 else 'hang'}: {name_ranks(tuple(waiting)).lower()} wait in {begun}, {WHAT[cause]}{where}."
+    does = "died" if cause == "process_died" else "hangs" if len(ranks) == 1 else "hang"
+    text = f"{who} {does}: {name_ranks(tuple(waiting)).lower()} wait in {begun}, {WHAT[cause]}{where}."
     if not ranks:
         text = f"All members wait in {begun} and it does not end."
     if evidence.live:

@@ -73,15 +73,15 @@ class Group:
 def groups(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, ...]]) -> list[Group]:
     """Process groups with open collectives; sends and receives are left out."""
     table = tables["collectives"]
-    is_open = open_rows(table) & ~columns.is_any(table, "operation", P2P)
+    collective = (columns.ints(table, "seq") != NONE) & ~columns.is_any(table, "operation", P2P)
+    is_open = (open_rows(table) | _abandoned(tables, members)) & collective
     code, names = columns.codes(table, "process_group")
     rank, seq = columns.ints(table, "rank"), columns.ints(table, "seq")
-    usable = (seq != NONE) & ~columns.is_any(table, "operation", P2P)
     told = _told(tables["groups"])
     found = []
-    for number in np.unique(code[is_open & usable]).tolist():
+    for number in np.unique(code[is_open]).tolist():
         group = Group(names[number], members.get(names[number], ()))
-        mine = np.flatnonzero(usable & (code == number))
+        mine = np.flatnonzero(collective & (code == number))
         for row in mine[np.argsort(seq[mine], kind="stable")].tolist():
             group.newest[int(rank[row])] = int(seq[row])
             if is_open[row] and int(rank[row]) not in group.oldest:
@@ -91,6 +91,39 @@ def groups(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, ...]
                 group.newest[one] = max(told[one, group.name], group.newest.get(one, -1))
         found.append(group)
     return found
+
+
+def _abandoned(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, ...]]) -> Bools:
+    """Rows of collectives that ended, by an error, although a member never came: after long waiting, or as that member died.
+
+    The last rows of a rank that was killed can be lost, so that a lack alone shows nothing.
+    """
+    table = tables["collectives"]
+    code, names = columns.codes(table, "process_group")
+    seq, rank = columns.ints(table, "seq"), columns.ints(table, "rank")
+    recorded = columns.is_any(table, "source", ("event", "host")) & (seq != NONE)
+    lasted = (columns.ints(table, "end_ns") - columns.ints(table, "start_ns")) / 1e6
+    timed = recorded & (columns.ints(table, "end_ns") != NONE) & (columns.ints(table, "start_ns") != NONE)
+    died, usual = exits(tables), _usual_ms(table)
+    found = np.zeros(len(table), dtype=bool)
+    for number, name in enumerate(names):
+        mine = recorded & (code == number)
+        newest = {one: seq[mine & (rank == one)].max(initial=-1) for one in members.get(name, ())}
+        if not newest or min(newest.values()) == max(newest.values()):
+            continue
+        last = {one: int(at) for one, at in newest.items()}
+        dead = any(died.get(one) and at < max(last.values()) for one, at in last.items())
+        long = timed & mine & (seq > min(last.values())) & (lasted > max(LEAST_S * 1e3, TIMES_USUAL * usual.get(name, 0.0)))
+        found |= long | (mine & (seq == max(last.values())) & dead)
+    return found
+
+
+def exits(tables: Mapping[str, pa.Table]) -> dict[int, float]:
+    """Exit code of each rank of which a note tells it."""
+    notes = tables["notes"]
+    chosen = columns.is_any(notes, "kind", ("exit",))
+    ranks, codes = columns.ints(notes, "rank")[chosen], columns.reals(notes, "value")[chosen]
+    return {int(rank): float(code) if np.isfinite(code) else 1.0 for rank, code in zip(ranks, codes, strict=True)}
 
 
 def point_to_point(tables: Mapping[str, pa.Table]) -> set[int]:
@@ -139,8 +172,9 @@ def pending(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, ...
 
 
 def known_ranks(tables: Mapping[str, pa.Table]) -> set[int]:
-    """Ranks of which there is any row but notes."""
-    return {rank for name, table in tables.items() if name != "notes" for rank in np.unique(columns.ints(table, "rank")).tolist()}
+    """Ranks of which there is any row but notes, and those whose exit is known."""
+    shown = {rank for name, table in tables.items() if name != "notes" for rank in np.unique(columns.ints(table, "rank")).tolist()}
+    return shown | set(exits(tables))
 
 
 def _usual_ms(table: pa.Table) -> dict[str, float]:

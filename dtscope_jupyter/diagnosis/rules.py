@@ -58,12 +58,20 @@ def _weight(finding: Finding) -> float:
 
 def _find(evidence: Evidence) -> list[Finding]:
     apart = desync.find(evidence)
-    stuck = hang.find(evidence, desynchronised=bool(apart))
+    mismatched = {rank for each in apart if each.cause != "values" for rank in each.ranks}
+    stuck = [each for each in hang.find(evidence, desynchronised=bool(mismatched)) if not mismatched.issuperset(each.ranks)]
     late = straggler.find(evidence)
     slow = slow_link.find(evidence)
     overlap = low_overlap.find(evidence, slow)
     beside = [] if late else contention.find(evidence)
-    return [*apart, *stuck, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *implicit_copy.find(evidence)]
+    copied = implicit_copy.find(evidence)
+    late = [each for each in late if not _is_copy(each, copied)]
+    return [*apart, *stuck, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *copied]
+
+
+def _is_copy(late: Finding, copied: list[Finding]) -> bool:
+    """Whether a rank is late by nothing but implicit copies of its host that have a finding of their own."""
+    return late.cause == "host_to_device_copy" and any(each.cause != "pageable_host_memory" and set(late.ranks) <= set(each.ranks) for each in copied)
 
 
 def _costs(evidence: Evidence, found: list[Finding]) -> list[Finding]:

@@ -31,6 +31,8 @@ _INSIDE = 0.75
 _SCATTERS, _OF_RATIO, _LASTING, _DELAYED = 2.5, 0.3, 0.2, 0.1
 """A step up is of more than 2.5 times the quartile distance of the logarithm on either side, is no slower host (which would show in
 compute too), and lasts a fifth of the run or to its end."""
+_MANY, _APART = 5, 1.15
+"""Or nearly all of five steps and more lie above nearly all of five others and more."""
 _SIZES = 2.0
 """Messages must differ in size by so much to tell a start-up time from a rate."""
 ADVICE = {
@@ -128,6 +130,8 @@ def _steps_up(inside: Reals, outside: Reals) -> bool:
     """Whether nearly all steps inside are well above nearly all outside, by more than either side scatters."""
     clear = float((inside > _RATIO * np.median(outside)).mean()) >= _INSIDE
     apart = float(np.quantile(inside, 1 - _INSIDE)) > float(np.quantile(outside, _INSIDE))
+    if min(len(inside), len(outside)) >= _MANY and float(np.quantile(inside, 0.1)) > _APART * float(np.quantile(outside, 0.9)):
+        return True
     scatter = max(float(np.subtract(*np.quantile(np.log(np.maximum(each, 1e-9)), (0.75, 0.25)))) for each in (inside, outside))
     return clear and apart and float(np.log(np.median(inside) / np.median(outside))) > _SCATTERS * scatter
 
