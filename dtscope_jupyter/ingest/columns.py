@@ -10,9 +10,9 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -133,12 +133,8 @@ class Side:
     rows: int = 0
     args: dict[int, Args] = field(default_factory=dict)
 
-    def add(self, part: Spans, args: list[Args | None], telling: Bools) -> None:
-        """Appends `part`; `args` go with it row by row and are kept where `telling`."""
-        for row in np.flatnonzero(telling).tolist():
-            if (arg := args[row]) is not None:
-                arg.shapes, arg.types = arg.shapes.copy(), arg.types.copy()  # else they keep the whole piece of text
-                self.args[self.rows + row] = arg
+    def add(self, part: Spans) -> None:
+        """Appends `part`."""
         self.parts.append(part)
         self.rows += len(part)
 
@@ -166,32 +162,34 @@ class Columns:
         """Takes in a batch of events; those of no use to us (flow arrows, names of threads, overheads) leave no row."""
         self.events += len(batch.events)
         self.undecodable += batch.skipped
-        category = np.array([_CATEGORIES[event.cat] for event in batch.events], np.int8)
-        start, duration = _times(batch)
-        timed = (start != _NO_TIME) & (duration != _NO_TIME)
-        used = (category != _UNUSED) & timed
-        self.untimed += int((~timed & (category != _UNUSED)).sum())
-        self.negative += int((used & (duration < 0)).sum())
-        used &= duration >= 0
-        for side, device in ((self.host, False), (self.device, True)):
-            rows = np.flatnonzero(used & ((category >= _ON_DEVICE) == device))
-            self._append(side, [batch.events[row] for row in rows.tolist()], category[rows] % _ON_DEVICE, start[rows], duration[rows])
-
-    def _append(self, side: Side, events: list[Event], kind: npt.NDArray[np.int8], start: Ints, duration: Ints) -> None:
+        events = batch.events
+        category = np.array([_CATEGORIES[event.cat] for event in events], np.int8)
         name = np.array([self.names[event.name] for event in events], np.int32)
-        args = [event.args for event in events]
-        kind = self._refined(kind, name)
-        part = Spans(
+        kind = self._refined(category % _ON_DEVICE, name)
+        start, duration = _times(batch)
+        used = self._used(category, start, duration)
+        whole = Spans(
             kind,
             name,
             start,
             start + duration,
             _integers([event.tid for event in events]),
-            _argument(args, "correlation"),
-            _sizes(args, kind),
+            _integers([event.args.correlation for event in events]),
+            _sizes(events, kind),
         )
-        telling = kind == SpanKind.comm if side is self.device else self.names.having(_COMM_CALL)[name]
-        side.add(part, args, telling)
+        for side, device in ((self.host, False), (self.device, True)):
+            rows = np.flatnonzero(used & ((category >= _ON_DEVICE) == device))
+            telling = kind[rows] == SpanKind.comm if device else self.names.having(_COMM_CALL)[name[rows]]
+            _keep_args(side, events, rows, telling)
+            side.add(whole.chosen(rows))
+
+    def _used(self, category: npt.NDArray[np.int8], start: Ints, duration: Ints) -> Bools:
+        wanted = category != _UNUSED
+        timed = (start != _NO_TIME) & (duration != _NO_TIME)
+        self.untimed += int((wanted & ~timed).sum())
+        self.negative += int((wanted & timed & (duration < 0)).sum())
+        used: Bools = wanted & timed & (duration >= 0)
+        return used
 
     def _refined(self, kind: npt.NDArray[np.int8], name: npt.NDArray[np.int32]) -> npt.NDArray[np.int8]:
         kind = np.where((kind == SpanKind.compute) & self.names.having(_NCCL)[name], np.int8(SpanKind.comm), kind)
@@ -203,15 +201,17 @@ def _nothing() -> Spans:
     return Spans(none.astype(np.int8), none.astype(np.int32), none, none, none, none, none)
 
 
-def _argument(args: list[Args | None], name: str) -> Ints:
-    get = attrgetter(name)
-    return _integers([ABSENT if arg is None or (value := get(arg)) is None else value for arg in args])
+def _keep_args(side: Side, events: list[Event], rows: Ints, telling: Bools) -> None:
+    for place in np.flatnonzero(telling).tolist():
+        args = events[rows[place]].args
+        owned = msgspec.structs.replace(args, shapes=args.shapes.copy(), types=args.types.copy())  # else they keep the whole text
+        side.args[side.rows + place] = owned
 
 
-def _sizes(args: list[Args | None], kind: npt.NDArray[np.int8]) -> Ints:
-    sizes = np.full(len(args), ABSENT)
+def _sizes(events: list[Event], kind: npt.NDArray[np.int8]) -> Ints:
+    sizes = np.full(len(events), ABSENT)
     rows = np.flatnonzero((kind == SpanKind.memcpy) | (kind == SpanKind.memset))
-    sizes[rows] = _argument([args[row] for row in rows.tolist()], "bytes")
+    sizes[rows] = _integers([events[row].args.bytes for row in rows.tolist()])
     return sizes
 
 

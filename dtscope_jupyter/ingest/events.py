@@ -16,10 +16,10 @@ _NO_NUMBER = re.compile(rb"(:\s*)-?(?:nan|inf|NaN|Infinity)(?=\s*[,}])")
 _PHASES = "BEIiCbneSTpFstfPNODMVvRcaA(){}"
 
 
-class Args(msgspec.Struct, gc=False):
+class Args(msgspec.Struct, frozen=True, gc=False):
     """The arguments of an event that we use, under Kineto's names."""
 
-    correlation: int | None = None
+    correlation: int = -1
     external: int | None = msgspec.field(name="External id", default=None)
     bytes: int | float | None = None
     collective: str | None = msgspec.field(name="Collective name", default=None)
@@ -46,7 +46,7 @@ class Event(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     ts: int | float | None = None
     dur: int | float | None = None
     tid: int | str | None = None
-    args: Args | None = None
+    args: Args = Args()
 
 
 class BareEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.ingest.gunzip import Gunzip
@@ -142,7 +142,7 @@ def _kind(stream: Stream) -> Kind:
     if not text:
         raise Unreadable(stream.damage or "empty file")
     if text[:1] in b"{[":
-        return _kind_of_json(text + stream.read(_JSON_HEAD_BYTES))
+        return _kind_of_json(text) or _kind_of_json(text + stream.read(_JSON_HEAD_BYTES)) or _refuse_json()
     if head[:1] == b"\x80":
         return Kind.FLIGHT_RECORDER
     if b"<graphs" in head:
@@ -154,9 +154,13 @@ def _kind(stream: Stream) -> Kind:
     raise Unreadable("neither a trace nor a dump nor a file of NCCL")
 
 
-def _kind_of_json(head: bytes) -> Kind:
+def _kind_of_json(head: bytes) -> Kind | None:
     if b'"traceEvents"' in head or b'"schemaVersion"' in head or (head[:1] == b"[" and b'"ph"' in head):
         return Kind.KINETO
     if _FLIGHT_RECORDER.search(head):
         return Kind.FLIGHT_RECORDER
+    return None
+
+
+def _refuse_json() -> NoReturn:
     raise Unreadable("JSON, but neither a Kineto trace nor a Flight Recorder dump")

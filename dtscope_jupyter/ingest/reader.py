@@ -43,7 +43,7 @@ class Reader:
         """The events in file order, half a MiB of text at a time; Unreadable where there is no list of events."""
         buffer = self._head()
         while piece := self._stream.read(PIECE_BYTES):
-            buffer += piece
+            buffer = b"".join((buffer, piece))
             if len(buffer) < PIECE_BYTES:
                 continue
             if len(buffer) > MAX_EVENT_BYTES:
@@ -52,20 +52,20 @@ class Reader:
                 return
             if (cut := _cut(buffer)) is not None:
                 batch, end = cut
-                buffer = buffer[end:]
+                buffer = b"[" + buffer[end:]
                 yield batch
         yield self._tail(buffer)
 
     def _head(self) -> bytes:
-        """What follows the opening bracket of the list, of the first piece that has it."""
+        """The list from its opening bracket on, of the first piece that has it."""
         head = b""
         while len(head) <= MAX_EVENT_BYTES and (piece := self._stream.read(PIECE_BYTES)):
             head = (head + piece).removeprefix(_BYTE_ORDER_MARK).lstrip()
             if head[:1] == b"[":
-                return head[1:]
+                return head
             if match := _HEAD.search(head):
                 self._keep(head[: match.end()] + b"]}")
-                return head[match.end() :]
+                return head[match.end() - 1 :]
         raise Unreadable("no list of traceEvents" + (f": {self._stream.damage}" if self._stream.damage else ""))
 
     def _keep(self, text: bytes) -> None:
@@ -78,10 +78,9 @@ class Reader:
 
     def _tail(self, buffer: bytes) -> Batch:
         """The last events, with what follows the list; or what there is of them."""
-        text = b"[" + buffer
-        for closing, given in ((self._closed, text), (Batch, text), (self._closed, mended(text))):
+        for closing in (self._closed, Batch, lambda text: self._closed(mended(text))):
             try:
-                return closing(given)
+                return closing(buffer)
             except NO_JSON:
                 continue
         self.damage = self._stream.damage or "the JSON ends early or is damaged"
@@ -98,7 +97,7 @@ def _cut(buffer: bytes) -> tuple[Batch, int] | None:
     """The batch of the whole events in `buffer`, and where the next event begins; None where none ends."""
     for match in _last_boundaries(buffer):
         try:
-            return Batch(b"[%b]" % buffer[: match.start() + 1]), match.end() - 1
+            return Batch(_listed(buffer, match)), match.end() - 1
         except NO_JSON:
             continue
     return None
@@ -112,10 +111,15 @@ def _salvaged(buffer: bytes) -> Batch:
         if match is None:
             break
         try:
-            return Batch(b"[%b]" % buffer[: match.start() + 1])
+            return Batch(_listed(buffer, match))
         except NO_JSON as error:
             end = min(match.start(), _position(error, match.start()))
     return Batch(b"[]")
+
+
+def _listed(buffer: bytes, match: re.Match[bytes]) -> bytes:
+    """The events up to a boundary as a whole list; `buffer` begins with the list's bracket."""
+    return b"".join((memoryview(buffer)[: match.start() + 1], b"]"))
 
 
 def _last_boundaries(buffer: bytes) -> list[re.Match[bytes]]:
