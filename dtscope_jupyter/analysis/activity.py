@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter import intervals
-from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, is_any
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, among, codes, distinct, ints, is_any
 from dtscope_jupyter.analysis.lines import Axis, Groups
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ class _Seen:
     @classmethod
     def of(cls, *parts: Events) -> _Seen:
         ranks = np.unique(np.concatenate([np.unique(part.rank) for part in parts]))
-        return cls(ranks, np.unique(np.concatenate([np.unique(pair(part.rank, part.step)) for part in parts])))
+        return cls(ranks, distinct(np.concatenate([distinct(pair(part.rank, part.step)) for part in parts])))
 
     def missing(self, rank: Ints, step: Ints) -> Bools:
         """Rows that a profiler could have seen no kernel of."""
-        unseen: Bools = ~np.isin(rank, self.ranks) | (~np.isin(pair(rank, step), self.steps) & (step != NONE))
+        unseen: Bools = ~np.isin(rank, self.ranks) | (~among(pair(rank, step), self.steps) & (step != NONE))
         return unseen
 
 

@@ -194,10 +194,16 @@ def _ends(both: Paired, ranks: Ints, hosts: Ints, offset: Ints) -> tuple[Ints, I
     first = cells.keys[1] == hosts[0]
     reference[cells.keys[0][first]] = latest[first]
     against = reference[cells.keys[0]]
-    estimate, width = np.full(count, NONE), np.full(count, NONE)
-    for one in range(count):
-        differences = (against - latest)[(cells.keys[1] == one) & (against != NONE)]
-        if len(differences) >= FEWEST:
-            low, middle, high = np.percentile(differences - differences[0], [5, 50, 95])
-            estimate[one], width[one] = int(middle) + differences[0], int((high - low) / 2) + 1
+    known = against != NONE
+    return _spread(cells.keys[1][known], (against - latest)[known], count)
+
+
+def _spread(host: Ints, difference: Ints, count: int) -> tuple[Ints, Ints]:
+    """Median of each host's differences, and half the width of their middle 90 %; `NONE` where there are too few."""
+    order = np.lexsort((difference, host))
+    sizes = np.bincount(host, minlength=count)
+    enough = np.flatnonzero(sizes >= FEWEST)
+    first, estimate, width = (np.cumsum(sizes) - sizes)[enough], np.full(count, NONE), np.full(count, NONE)
+    low, middle, high = (difference[order[first + np.round(share * (sizes[enough] - 1)).astype(np.int64)]] for share in (0.05, 0.5, 0.95))
+    estimate[enough], width[enough] = middle, (high - low) // 2 + 1
     return estimate, width

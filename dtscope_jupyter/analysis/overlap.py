@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter.analysis.activity import KEYS, SOURCES, Activity, Events, activity, pair, source_codes
-from dtscope_jupyter.analysis.columns import NONE, Ints, ints, reals, texts
+from dtscope_jupyter.analysis.columns import NONE, Ints, among, ints, reals, texts
 from dtscope_jupyter.analysis.lines import Axis, Covered, Groups, total
 from dtscope_jupyter.errors import DtscopeError
 
@@ -140,13 +140,13 @@ class _Recorded:
     def __init__(self, steps: pa.Table, found: Activity) -> None:
         pairs = pair(ints(steps, "rank"), ints(steps, "step"))
         whole = np.logical_and.reduce([~np.isnan(reals(steps, f"{name}_ms")) for name in LENGTHS])
-        keep = whole & (reals(steps, "comm_ms") > 0) & ~np.isin(pairs, pair(found.comm.rank, found.comm.step))
+        keep = whole & (reals(steps, "comm_ms") > 0) & ~among(pairs, pair(found.comm.rank, found.comm.step))
         self.steps = steps.filter(pa.array(keep))
         self._pairs = pairs[keep]
 
     def others(self, found: Activity) -> Activity:
         """The activity outside of these steps."""
-        parts = (part.where(~np.isin(pair(part.rank, part.step), self._pairs)) for part in (found.comm, found.compute))
+        parts = (part.where(~among(pair(part.rank, part.step), self._pairs)) for part in (found.comm, found.compute))
         return Activity(*parts)
 
     def frame(self, inner: tuple[str, ...]) -> pd.DataFrame:
@@ -161,17 +161,26 @@ class _Recorded:
 
 def _finished(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
     """Sums rows of one rank, takes the mean over ranks where they are no key, and derives the rest."""
+    frame = _summed(frame, keys)
+    done = frame[list(keys)].copy()
+    for name in LENGTHS:
+        done[f"{name}_ms"] = frame[name] / MS
+    done["exposed_ms"] = done["comm_ms"] - done["overlap_ms"]
+    done["overlap_ratio"] = done["overlap_ms"] / done["comm_ms"].where(done["comm_ms"] > 0)
+    known = np.array([source_text(bits) for bits in range(1 << len(SOURCES))], dtype=object)
+    return done.assign(source=known[frame["bits"].to_numpy(np.int64)])
+
+
+def _summed(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
+    if set(keys) == set(frame.columns) - {*LENGTHS, "bits"} and not frame.duplicated(list(keys)).any():
+        return frame.sort_values(list(keys), kind="stable", ignore_index=True)
     groups = frame.groupby(list(keys), dropna=False, sort=True)
     sums = groups[list(LENGTHS)].sum()
     if "rank" not in keys:
         sums = sums.div(groups["rank"].nunique(), axis=0)
     bits = np.zeros(len(sums), np.int64)
     np.bitwise_or.at(bits, groups.ngroup().to_numpy(), frame["bits"].to_numpy(np.int64))
-    done = sums.rename(columns=lambda name: f"{name}_ms") / MS
-    done["exposed_ms"] = done["comm_ms"] - done["overlap_ms"]
-    done["overlap_ratio"] = done["overlap_ms"] / done["comm_ms"].where(done["comm_ms"] > 0)
-    done["source"] = [source_text(int(value)) for value in bits]
-    return done.reset_index()
+    return sums.assign(bits=bits).reset_index()
 
 
 def source_text(bits: int) -> str:
