@@ -53,6 +53,8 @@ class Events:
 
     def where(self, mask: Bools) -> Events:
         """The intervals that the mask admits."""
+        if mask.all():
+            return self
         keys = {key: column[mask] for key, column in self.keys.items()}
         return Events(self.rank[mask], self.step[mask], self.start[mask], self.end[mask], self.source[mask], keys, self.names)
 
