@@ -44,7 +44,9 @@ def captures() -> None:
         elapsed = (time.perf_counter() - begin) * 1e3
         said = [(each.kind, each.cause, each.ranks) for each in found.findings]
         right = len(said) == len(truth) and all(s[0] == t[0] and s[1] in t[1] and s[2] == t[2] for s, t in zip(said, truth, strict=True))
-        print(f"{name:24} {'yes' if right else 'NO':6} {elapsed:11.0f}  {'; '.join(f'{k} ({c}) {list(r)}' for k, c, r in said) or 'nothing'}")
+        print(
+            f"{name:24} {'yes' if right else 'NO':6} {elapsed:11.0f}  {'; '.join(f'{k} ({c}) {list(r)}' for k, c, r in said) or 'nothing'}"
+        )
 
 
 def simulated(runs: int, ranks: int, first: int) -> None:
@@ -60,8 +62,11 @@ def simulated(runs: int, ranks: int, first: int) -> None:
         outcome[verdict] += 1
         if verdict != "right":
             labels = [(each.kind, each.cause, each.ranks, round(each.size, 2), each.first, each.every) for each in faults]
-            print(f"seed {seed}: {verdict}; {labels} -> {[(each.kind, each.cause, each.ranks, str(each.severity)) for each in found.findings]}")
-    print(f"{runs} labelled runs of {ranks} ranks, seeds {first} to {first + runs - 1}: {dict(outcome)}, right {outcome['right'] / runs:.1%}")
+            said = [(each.kind, each.cause, each.ranks, str(each.severity)) for each in found.findings]
+            print(f"seed {seed}: {verdict}; {labels} -> {said}")
+    print(
+        f"{runs} labelled runs of {ranks} ranks, seeds {first} to {first + runs - 1}: {dict(outcome)}, right {outcome['right'] / runs:.1%}"
+    )
     print(f"diagnose(): median {sorted(times)[len(times) // 2]:.2f} s, longest {max(times):.2f} s")
 
 

@@ -124,7 +124,8 @@ class Activity:
     def _known(self, name: str) -> Bools:
         table = self.tables[name]
         start, end = columns.ints(table, "start_ns"), columns.ints(table, "end_ns")
-        return (position(self.ranks, columns.ints(table, "rank")) >= 0) & (start != NONE) & (end != NONE) & (end >= start)
+        known: Bools = (position(self.ranks, columns.ints(table, "rank")) >= 0) & (start != NONE) & (end != NONE) & (end >= start)
+        return known
 
     def _of(self, name: str) -> tuple[Ints, Ints, Ints]:
         table, known = self.tables[name], self._known(name)

@@ -91,7 +91,9 @@ def reason(evidence: Evidence, late: Late, row: int, columns: Ints) -> Reason:
     if coverage < _ENOUGH:
         synced = kernels.many_syncs(evidence, row, columns) if bound else 0.0
         cause = "host_sync" if synced else "unknown"
-        return Reason(cause, "launch" if synced else category, coverage, bound and not synced, excess, {"syncs_a_step": synced} if synced else {})
+        return Reason(
+            cause, "launch" if synced else category, coverage, bound and not synced, excess, {"syncs_a_step": synced} if synced else {}
+        )
     cause, details = CATEGORIES[category], dict[str, Any]()
     if cause == "compute":
         cause, details = kernels.more_or_slower(evidence, row, columns)

@@ -19,7 +19,7 @@ from dtscope_jupyter.diagnosis.finding import Finding, milliseconds, name_ranks,
 from dtscope_jupyter.diagnosis.steps import position
 
 if TYPE_CHECKING:
-    from dtscope_jupyter.analysis.columns import Ints, Reals
+    from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
     from dtscope_jupyter.diagnosis.evidence import Evidence
     from dtscope_jupyter.intervals import Set
 
@@ -57,8 +57,14 @@ def _multiprocessors(evidence: Evidence) -> Finding | None:
     if ratio < _SLOWER or cost < _SHARE * typical:
         return None
     ranks = evidence.name(np.flatnonzero(np.median(lost, axis=1) >= cost / 2))
-    return _finding(evidence, "sm", ranks, cost, {"slowdown": ratio, "lost_ms": cost, "kernels": int(both.sum())},
-                    f"kernels beside communication take {ratio:.2g} times as long as the same ones alone, {milliseconds(cost)} a step")
+    return _finding(
+        evidence,
+        "sm",
+        ranks,
+        cost,
+        {"slowdown": ratio, "lost_ms": cost, "kernels": int(both.sum())},
+        f"kernels beside communication take {ratio:.2g} times as long as the same ones alone, {milliseconds(cost)} a step",
+    )
 
 
 def _calls(evidence: Evidence) -> tuple[Ints, Ints, Ints, Reals, Reals]:
@@ -102,7 +108,7 @@ def _count_up(keys: Ints) -> Ints:
     return number
 
 
-def _median_by(key: Ints, values: Reals, chosen: Reals) -> Reals:
+def _median_by(key: Ints, values: Reals, chosen: Bools) -> Reals:
     """Median of the chosen values of each key; NaN where there is none."""
     found = np.full(int(key.max()) + 1, np.nan)
     order = np.flatnonzero(chosen)
@@ -135,15 +141,21 @@ def _groups(evidence: Evidence) -> Finding | None:
         return None
     shared = sorted({names[one] for one in code[both]})
     ranks = tuple(sorted({rank for name in shared for rank in evidence.members[name]}))
-    return _finding(evidence, "process_group", ranks, cost, {"slowdown": ratio, "lost_ms": cost, "process_groups": shared},
-                    f"collectives of process groups {', '.join(shared)} take {ratio:.2g} times as long beside each other, {milliseconds(cost)} a step")
+    return _finding(
+        evidence,
+        "process_group",
+        ranks,
+        cost,
+        {"slowdown": ratio, "lost_ms": cost, "process_groups": shared},
+        f"collectives of process groups {', '.join(shared)} take {ratio:.2g} times as long beside each other, {milliseconds(cost)} a step",
+    )
 
 
-def _beside(evidence: Evidence, code: Ints) -> Ints:
+def _beside(evidence: Evidence, code: Ints) -> Bools:
     """Pairs that overlap in time with a pair of another group that has a rank in common."""
     pairs = evidence.pairs
     begin, end = pairs.last_start, np.maximum.reduceat(pairs.end, pairs.first)
-    beside = np.zeros(pairs.count, dtype=bool)
+    beside: Bools = np.zeros(pairs.count, dtype=bool)
     rank_rows = np.argsort(pairs.start, kind="stable")
     for rank in range(len(evidence.ranks)):
         own = pairs.pair[rank_rows[pairs.rank[rank_rows] == rank]]
@@ -157,7 +169,14 @@ def _beside(evidence: Evidence, code: Ints) -> Ints:
 def _finding(evidence: Evidence, cause: str, ranks: tuple[int, ...], cost: float, told: dict[str, object], what: str) -> Finding:
     typical = evidence.steps.typical_ms
     return Finding(
-        kind="contention", cause=cause, ranks=ranks, severity=severity(cost, typical), confidence=0.7, cost_ms=cost,
-        steps=evidence.step_numbers(np.flatnonzero(evidence.steps.usable)), evidence={**told, "step_ms": typical},
-        advice=ADVICE[cause], sentence=f"{name_ranks(ranks, len(evidence.expected_ranks))}: {what}.",
+        kind="contention",
+        cause=cause,
+        ranks=ranks,
+        severity=severity(cost, typical),
+        confidence=0.7,
+        cost_ms=cost,
+        steps=evidence.step_numbers(np.flatnonzero(evidence.steps.usable)),
+        evidence={**told, "step_ms": typical},
+        advice=ADVICE[cause],
+        sentence=f"{name_ranks(ranks, len(evidence.expected_ranks))}: {what}.",
     )

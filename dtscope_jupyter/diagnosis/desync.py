@@ -70,7 +70,7 @@ def _last_words(evidence: Evidence) -> list[Finding]:
     return [Finding(
         kind="desync", cause="shape", ranks=ranks, severity=Severity.CRITICAL, confidence=0.6, cost_ms=0.0, steps=(),
         evidence={"last_words": words}, advice=ADVICE["shape"],
-        sentence=f"{name_ranks(ranks)} ended by SIGABRT: gloo received another size than {'it' if len(ranks) == 1 else 'they'} had called for.",
+        sentence=f"{name_ranks(ranks)} ended by SIGABRT: gloo received another size than was called for.",
     )]  # fmt: skip
 
 
@@ -81,7 +81,9 @@ def _calls(evidence: Evidence) -> list[Finding]:
     first: dict[int, int] = {}
     for row in _differing(table, seq, code).tolist():
         first.setdefault(int(code[row]), int(seq[row]))
-    return [_difference(names[group], at, _rows_at(table, (code == group) & (seq >= at) & (seq <= at + _AHEAD))) for group, at in first.items()]
+    return [
+        _difference(names[group], at, _rows_at(table, (code == group) & (seq >= at) & (seq <= at + _AHEAD))) for group, at in first.items()
+    ]
 
 
 def _differing(table: pa.Table, seq: Ints, code: Ints) -> Ints:
@@ -92,7 +94,8 @@ def _differing(table: pa.Table, seq: Ints, code: Ints) -> Ints:
     order = np.lexsort((rank, source, code[rows], seq[rows]))
     rows, key, source, rank = rows[order], key[order], source[order], rank[order]
     same = (seq[rows][1:] == seq[rows][:-1]) & (code[rows][1:] == code[rows][:-1]) & (source[1:] == source[:-1]) & (rank[1:] != rank[:-1])
-    return rows[1:][same & (key[1:] != key[:-1])]
+    differ: Ints = rows[1:][same & (key[1:] != key[:-1])]
+    return differ
 
 
 def _keys(table: pa.Table, rows: Ints) -> Ints:
@@ -118,7 +121,10 @@ def _rows_at(table: pa.Table, chosen: Bools) -> dict[tuple[int, int], _Call]:
 def _difference(group: str, seq: int, calls: dict[tuple[int, int], _Call]) -> Finding:
     here = {rank: call for (rank, at), call in calls.items() if at == seq}
     minority = _minority({rank: call.key() for rank, call in here.items()})
-    odd, usual = here[minority[0]], next(call for rank, call in here.items() if rank not in minority or call.key() != here[minority[0]].key())
+    odd, usual = (
+        here[minority[0]],
+        next(call for rank, call in here.items() if rank not in minority or call.key() != here[minority[0]].key()),
+    )
     cause = _what(calls, seq, minority[0], odd, usual, next(rank for rank, call in here.items() if call is usual))
     unsure = 2 * len(minority) >= len(here)
     return Finding(
@@ -132,8 +138,9 @@ def _difference(group: str, seq: int, calls: dict[tuple[int, int], _Call]) -> Fi
         evidence={"process_group": group, "seq": seq, "calls": {rank: str(call) for rank, call in here.items()}},
         advice=ADVICE[cause],
         sentence=f"{name_ranks(minority)}: another {cause} than the rest at collective {seq} of process group {group}: "
-        f"{odd} against {usual}." if not unsure else
-        f"{name_ranks(tuple(sorted(here)))} differ in {cause} at collective {seq} of process group {group}: {odd} against {usual}.",
+        f"{odd} against {usual}."
+        if not unsure
+        else f"{name_ranks(tuple(sorted(here)))} differ in {cause} at collective {seq} of process group {group}: {odd} against {usual}.",
     )
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtscope_jupyter.analysis import clocks, columns, waits
-from dtscope_jupyter.analysis.columns import Ints, Reals
 from dtscope_jupyter.diagnosis.activity import Activity
 from dtscope_jupyter.diagnosis.pairs import Pairs
 from dtscope_jupyter.diagnosis.steps import Steps
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
+
+    from dtscope_jupyter.analysis.columns import Ints, Reals
 
 
 @dataclass(frozen=True)
@@ -98,5 +99,4 @@ class Evidence:
     def step_sum(self, values: Reals, pairs_step: Ints) -> Reals:
         """Sum a step (S,) of a number a pair."""
         chosen = pairs_step >= 0
-        return np.bincount(pairs_step[chosen], weights=values[chosen], minlength=len(self.steps.ids))
-
+        return np.bincount(pairs_step[chosen], weights=values[chosen], minlength=len(self.steps.ids)).astype(np.float64)

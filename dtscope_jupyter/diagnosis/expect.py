@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import numpy as np
-
 from dtscope_jupyter.analysis.overlap import overlap
 from dtscope_jupyter.diagnosis.finding import CAUSES, Severity
 from dtscope_jupyter.errors import DtscopeError
@@ -15,6 +13,7 @@ from dtscope_jupyter.errors import DtscopeError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     import pyarrow as pa
 
     from dtscope_jupyter.diagnosis.finding import Finding
@@ -78,7 +77,9 @@ class Expectation:
     def __getattr__(self, name: str) -> Any:
         """Every kind is a check of its own: `.straggler(rank=2)`, `.low_overlap()`."""
         if name not in CAUSES:
-            raise AttributeError(f"no expectation {name!r}; there are overlap_ratio, step_ms, no_findings, finding and the kinds: {', '.join(CAUSES)}")
+            raise AttributeError(
+                f"no expectation {name!r}; there are overlap_ratio, step_ms, no_findings, finding and the kinds: {', '.join(CAUSES)}"
+            )
         return lambda cause=None, rank=None: self.finding(name, cause=cause, rank=rank)
 
     @property

@@ -44,7 +44,7 @@ WHAT = {
 }
 ADVICE = {
     "host_stuck": "Look at this rank's stack: it waits for a lock, a file, the loader or another host call before the collective.",
-    "never_called": "Make every rank call the collective: look for a condition on the rank, an uneven loader (use join()) or an early return.",
+    "never_called": "Make every rank call the collective: look for a condition on the rank, an uneven loader (use join()), a return.",
     "device_stuck": "Look at this rank's device: Xid errors in dmesg, a kernel that never ends, a failed link.",
     "process_died": "Read the end of this rank's log; the others can't go on without it.",
     "unknown": "Take stacks and a Flight Recorder dump of every rank: `%dtscope capture stacks` and `capture flight_recorder`.",
@@ -166,11 +166,22 @@ def _finding(evidence: Evidence, stuck: list[Pending], ranks: tuple[int, ...], c
     shown = [each for each in stuck if set(ranks) & {*each.missing, *each.behind, *each.unseen}] or stuck
     each = shown[0]
     lines = {rank: line for rank in ranks if (line := _stack(evidence, rank)[0])}
-    where = "".join(f", rank {rank} is at {line}" for rank, line in lines.items()) if len(ranks) > 1 else "".join(f", it is at {line}" for line in lines.values())
+    where = (
+        "".join(f", rank {rank} is at {line}" for rank, line in lines.items())
+        if len(ranks) > 1
+        else "".join(f", it is at {line}" for line in lines.values())
+    )
     waiting = sorted({rank for one in shown for rank in one.ranks} - set(ranks))
     told: dict[str, Any] = {
-        "process_group": each.process_group, "seq": each.seq, "operation": each.operation, "waiting": waiting,
-        "groups": len(shown), "line": each.line, "stacks": lines, "usual_ms": each.usual_ms, "since_ns": each.since_ns,
+        "process_group": each.process_group,
+        "seq": each.seq,
+        "operation": each.operation,
+        "waiting": waiting,
+        "groups": len(shown),
+        "line": each.line,
+        "stacks": lines,
+        "usual_ms": each.usual_ms,
+        "since_ns": each.since_ns,
     }
     begun = f"{each.operation} {each.seq} of process group {each.process_group}"
     who = name_ranks(ranks) if ranks else "No rank is missing"

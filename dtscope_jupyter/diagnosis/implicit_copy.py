@@ -88,13 +88,25 @@ def _finding(evidence: Evidence, cause: str, rows: pd.DataFrame) -> Finding | No
     line = next((str(one) for one in rows["line"] if isinstance(one, str)), None)
     grade = severity(cost, typical) if seen else min(severity(cost, typical), Severity.WARNING, key=list(Severity).index)
     told: dict[str, Any] = {
-        "bytes_a_step": moved, "ms_a_step": cost, "copies_a_step": float(each["count"].max()), "measured": seen,
-        "line": line, "what": sorted({str(what) for what in rows["what"]})[:5], "step_ms": typical,
+        "bytes_a_step": moved,
+        "ms_a_step": cost,
+        "copies_a_step": float(each["count"].max()),
+        "measured": seen,
+        "line": line,
+        "what": sorted({str(what) for what in rows["what"]})[:5],
+        "step_ms": typical,
     }
     mixed = cause == "non_contiguous" and len(ranks) < len(evidence.ranks)
     return Finding(
-        kind="implicit_copy", cause=cause, ranks=ranks, severity=grade, confidence=0.9 if seen else 0.75,
-        cost_ms=cost, steps=tuple(evidence.steps.ids.tolist()), evidence=told, advice=ADVICE[cause],
+        kind="implicit_copy",
+        cause=cause,
+        ranks=ranks,
+        severity=grade,
+        confidence=0.9 if seen else 0.75,
+        cost_ms=cost,
+        steps=tuple(evidence.steps.ids.tolist()),
+        evidence=told,
+        advice=ADVICE[cause],
         sentence=f"{name_ranks(ranks, len(evidence.expected_ranks))}: {WHAT[cause]}, {megabytes(moved)} a step"
         f"{', ' + milliseconds(cost) if cost > 0 else ''}{' at ' + line if line else ''}."
         f"{' The layout differs between ranks.' if mixed else ''}",

@@ -20,8 +20,8 @@ _CLOCK_SHARE = 0.1
 ADVICE = {
     "missing_ranks": "Give the files of all ranks, or record them into one run directory.",
     "missing_steps": "Record at least three whole steps; mark them with the optimizer or with torch.profiler's step().",
-    "clock": "Attach ranks of other hosts through a collector, which measures their clocks, or keep the hosts' clocks together with NTP or PTP.",
-    "no_timing": "Record with the collectors or with torch.profiler; of Flight Recorder dumps, those with TORCH_NCCL_ENABLE_TIMING=1 have times.",
+    "clock": "Ship ranks of other hosts through a collector, which measures their clocks, or keep clocks together by NTP or PTP.",
+    "no_timing": "Record with the collectors or torch.profiler; Flight Recorder dumps have times where TORCH_NCCL_ENABLE_TIMING=1.",
 }
 
 
@@ -44,7 +44,12 @@ def _missing_ranks(evidence: Evidence) -> Finding | None:
     if not missing:
         return None
     told = {"missing": missing[:100], "missing_count": len(missing), "present": evidence.ranks.tolist()[:100]}
-    return _finding("missing_ranks", tuple(missing), told, f"{name_ranks(tuple(missing))}: no data; who waits for {'it' if len(missing) == 1 else 'them'} can't be told.")
+    return _finding(
+        "missing_ranks",
+        tuple(missing),
+        told,
+        f"{name_ranks(tuple(missing))}: no data; who waits for {'it' if len(missing) == 1 else 'them'} can't be told.",
+    )
 
 
 def _missing_steps(evidence: Evidence) -> Finding | None:
@@ -53,7 +58,12 @@ def _missing_steps(evidence: Evidence) -> Finding | None:
     if evidence.live or whole >= FEWEST_STEPS or not len(evidence.ranks):
         return None
     told = {"whole_steps": whole, "needed": FEWEST_STEPS}
-    return _finding("missing_steps", tuple(evidence.ranks.tolist()), told, f"{whole} whole step{'' if whole == 1 else 's'} of several ranks: too few for a verdict.")
+    return _finding(
+        "missing_steps",
+        tuple(evidence.ranks.tolist()),
+        told,
+        f"{whole} whole step{'' if whole == 1 else 's'} of several ranks: too few for a verdict.",
+    )
 
 
 def _no_timing(evidence: Evidence) -> Finding | None:
@@ -64,7 +74,9 @@ def _no_timing(evidence: Evidence) -> Finding | None:
     if timed.any() or np.isfinite(columns.reals(table, "duration_ms")).any():
         return None
     told = {"collectives": len(table)}
-    return _finding("no_timing", tuple(evidence.ranks.tolist()), told, f"{len(table)} collectives have no times: who is slow can't be told.")
+    return _finding(
+        "no_timing", tuple(evidence.ranks.tolist()), told, f"{len(table)} collectives have no times: who is slow can't be told."
+    )
 
 
 def _clock(evidence: Evidence) -> Finding | None:
@@ -72,11 +84,24 @@ def _clock(evidence: Evidence) -> Finding | None:
     if not typical or uncertainty < _CLOCK_SHARE * typical:
         return None
     told = {"uncertainty_ms": uncertainty, "step_ms": typical}
-    return _finding("clock", tuple(evidence.ranks.tolist()), told, f"Clocks of the ranks' hosts agree only within {milliseconds(uncertainty)}; lateness below that can't be told.")
+    return _finding(
+        "clock",
+        tuple(evidence.ranks.tolist()),
+        told,
+        f"Clocks of the ranks' hosts agree only within {milliseconds(uncertainty)}; lateness below that can't be told.",
+    )
 
 
 def _finding(cause: str, ranks: tuple[int, ...], told: dict[str, Any], sentence: str) -> Finding:
     return Finding(
-        kind="insufficient_data", cause=cause, ranks=ranks, severity=Severity.INFO, confidence=1.0, cost_ms=0.0, steps=(),
-        evidence=told, advice=ADVICE[cause], sentence=sentence,
+        kind="insufficient_data",
+        cause=cause,
+        ranks=ranks,
+        severity=Severity.INFO,
+        confidence=1.0,
+        cost_ms=0.0,
+        steps=(),
+        evidence=told,
+        advice=ADVICE[cause],
+        sentence=sentence,
     )

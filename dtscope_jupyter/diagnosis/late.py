@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
-
 if TYPE_CHECKING:
+    from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
     from dtscope_jupyter.diagnosis.evidence import Evidence
 
 PAID = 1.25

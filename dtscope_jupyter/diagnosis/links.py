@@ -99,7 +99,9 @@ class Transfers:
     @cached_property
     def _by_group(self) -> dict[str, Ints]:
         code, names = self.group
-        chosen = np.flatnonzero(np.isfinite(self.wire_bytes) & (self.wire_bytes > 0) & self.whole & (self.evidence.pairs.pair_step >= 0) & (code >= 0))
+        chosen = np.flatnonzero(
+            np.isfinite(self.wire_bytes) & (self.wire_bytes > 0) & self.whole & (self.evidence.pairs.pair_step >= 0) & (code >= 0)
+        )
         chosen = chosen[np.argsort(code[chosen], kind="stable")]
         first = np.flatnonzero(np.diff(code[chosen], prepend=-1))
         return {names[code[part[0]]]: part for part in np.split(chosen, first[1:]) if len(part)}

@@ -37,7 +37,7 @@ ADVICE = {
     "bucket_size": "Set bucket_cap_mb={cap}: a replay of this run's bucket times wins about {gain} a step.",
     "blocking_wait": "Start the collectives with async_op=True and wait for them only where their result is needed.",
     "tail": "Make the last bucket smaller (a smaller bucket_cap_mb, static_graph=True), so that less is left after backward.",
-    "unknown": "Prefetch: FSDP2's set_modules_to_forward_prefetch and set_modules_to_backward_prefetch, or overlap by hand with async_op=True.",
+    "unknown": "Prefetch (FSDP2: set_modules_to_forward_prefetch, set_modules_to_backward_prefetch), or use async_op=True.",
 }
 
 
@@ -80,8 +80,15 @@ def _finding(evidence: Evidence, usable: Ints, buckets: _Buckets, lost: tuple[fl
     ranks = tuple(evidence.ranks.tolist())
     kind = {"one_bucket": "in one bucket", "blocking_wait": "waited for at once"}.get(cause, f"in {len(buckets.bytes)} pieces")
     told = {
-        "overlap_ratio": ratio, "exposed_ms": bare, "blocked_ms": paid, "step_ms": typical, "collectives_a_step": len(buckets.bytes),
-        "bytes_a_step": float(buckets.bytes.sum()), "transfer_ms": float(buckets.ms.sum()), "replayed_gain_ms": gain, "bucket_cap_mb": cap,
+        "overlap_ratio": ratio,
+        "exposed_ms": bare,
+        "blocked_ms": paid,
+        "step_ms": typical,
+        "collectives_a_step": len(buckets.bytes),
+        "bytes_a_step": float(buckets.bytes.sum()),
+        "transfer_ms": float(buckets.ms.sum()),
+        "replayed_gain_ms": gain,
+        "bucket_cap_mb": cap,
     }
     return Finding(
         kind="low_overlap",
@@ -121,7 +128,9 @@ def _typical_buckets(evidence: Evidence, usable: Ints) -> _Buckets | None:
         return None
     code, names = pairs.text("operation")
     waited = columns.reals(pairs.table, "asynchronous")[pairs.first[chosen]]
-    return _Buckets(pairs.bytes[chosen], pairs.transfer_ms[chosen], tuple(sorted({names[c] for c in code[chosen]})), bool((waited == 0).all()))
+    return _Buckets(
+        pairs.bytes[chosen], pairs.transfer_ms[chosen], tuple(sorted({names[c] for c in code[chosen]})), bool((waited == 0).all())
+    )
 
 
 def _replay(evidence: Evidence, usable: Ints, buckets: _Buckets, paid: float) -> tuple[int, float]:
@@ -168,4 +177,5 @@ def _blocked(evidence: Evidence) -> Reals:
     waiting = activity.axis.union(rank[queued], launch[queued] + shift, start[queued] + shift)
     waiting = intervals.intersection(waiting, activity.alone)
     found = activity.inside(waiting, steps)
-    return np.nanmin(np.where(np.isfinite(found), found, np.inf), axis=0)
+    least: Reals = np.min(np.where(np.isfinite(found), found, np.inf), axis=0)
+    return least

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.diagnosis.evidence import Evidence
 
 ADVICE = {
-    "gradient": "Look at this rank's batch of that step and at the operations before this parameter; clip, lower the rate, or scale the loss.",
+    "gradient": "Look at this rank's batch of that step and at what is computed before this parameter; clip, or lower the rate.",
     "loss": "Look at the inputs and at the loss of that step: a log or a division of zero, an overflow in half precision.",
 }
 
@@ -42,10 +42,22 @@ def _gradient(evidence: Evidence) -> Finding | None:
     before = _last_looked(evidence, first)
     when = f"in step {first}" if before is None or before == first - 1 else f"between steps {before + 1} and {first}"
     where = f" in {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else ""
-    told = {"first_step": first, "not_before": None if before is None else before + 1, "parameters": names[:20], "count": _count(evidence, first, ranks)}
+    told = {
+        "first_step": first,
+        "not_before": None if before is None else before + 1,
+        "parameters": names[:20],
+        "count": _count(evidence, first, ranks),
+    }
     everyone = len(ranks) == len(evidence.ranks) > 1
-    return _finding(evidence, "gradient", ranks, first, told, f"{name_ranks(ranks, len(evidence.expected_ranks))}: "
-                    f"the first non-finite gradients appear {when}{where}{', on all ranks at once' if everyone else ', before they are averaged'}.")
+    return _finding(
+        evidence,
+        "gradient",
+        ranks,
+        first,
+        told,
+        f"{name_ranks(ranks, len(evidence.expected_ranks))}: "
+        f"the first non-finite gradients appear {when}{where}{', on all ranks at once' if everyone else ', before they are averaged'}.",
+    )
 
 
 def _by_parameter(evidence: Evidence) -> list[tuple[int, int, int]]:
@@ -102,12 +114,27 @@ def _loss(evidence: Evidence) -> Finding | None:
     if not found:
         return None
     step, ranks = found[0][0], tuple(sorted({rank for _, rank, _ in found}))
-    return _finding(evidence, "loss", ranks, step, {"first_step": step}, f"{name_ranks(ranks, len(evidence.expected_ranks))}: the loss is not finite since step {step}.")
+    return _finding(
+        evidence,
+        "loss",
+        ranks,
+        step,
+        {"first_step": step},
+        f"{name_ranks(ranks, len(evidence.expected_ranks))}: the loss is not finite since step {step}.",
+    )
 
 
 def _finding(evidence: Evidence, cause: str, ranks: tuple[int, ...], step: int, told: dict[str, Any], sentence: str) -> Finding:
     del evidence
     return Finding(
-        kind="nonfinite", cause=cause, ranks=ranks, severity=Severity.CRITICAL, confidence=0.95, cost_ms=0.0, steps=(step,),
-        evidence=told, advice=ADVICE[cause], sentence=sentence,
+        kind="nonfinite",
+        cause=cause,
+        ranks=ranks,
+        severity=Severity.CRITICAL,
+        confidence=0.95,
+        cost_ms=0.0,
+        steps=(step,),
+        evidence=told,
+        advice=ADVICE[cause],
+        sentence=sentence,
     )

@@ -92,7 +92,8 @@ class Pairs:
     @cached_property
     def last_start(self) -> Ints:
         """Start of the last rank, of each pair."""
-        return self.start[self.first + self.size - 1]
+        last: Ints = self.start[self.first + self.size - 1]
+        return last
 
     @cached_property
     def transfer_ms(self) -> Reals:
@@ -110,7 +111,8 @@ class Pairs:
         place = np.arange(len(self.pair)) - self.first[self.pair]
         reference = (self.size[self.pair] - 2) // 2
         reference = reference + (place <= reference)
-        return (self.start - self.start[self.first[self.pair] + reference]) / 1e6
+        late: Reals = (self.start - self.start[self.first[self.pair] + reference]) / 1e6
+        return late
 
     @cached_property
     def bytes(self) -> Reals:

@@ -137,12 +137,13 @@ def open_rows(table: pa.Table) -> Bools:
     """Rows that began and of which no row says that they ended."""
     state = columns.is_any(table, "state", _OPEN)
     ended = columns.is_any(table, "state", ("completed",)) | ((columns.ints(table, "end_ns") != NONE) & ~state)
-    candidates = state & (columns.ints(table, "end_ns") == NONE)
+    candidates: Bools = state & (columns.ints(table, "end_ns") == NONE)
     if not candidates.any() or not ended.any():
         return candidates
     key = np.stack([columns.codes(table, "process_group")[0], columns.ints(table, "seq"), columns.ints(table, "rank")])
     labels = np.unique(key, axis=1, return_inverse=True)[1].ravel()
-    return candidates & ~np.isin(labels, labels[ended])
+    still: Bools = candidates & ~np.isin(labels, labels[ended])
+    return still
 
 
 def pending(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, ...]]) -> list[Pending]:
@@ -156,18 +157,20 @@ def pending(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, ...
     for group in groups(tables, members):
         first = min(group.oldest, key=lambda rank: (-group.oldest[rank], since[group.rows[rank]]))
         row = group.rows[first]
-        found.append(Pending(
-            process_group=group.name,
-            seq=group.oldest[first],
-            operation=str(table["operation"][row]),
-            ranks=tuple(sorted(rank for rank, seq in group.oldest.items() if seq == group.oldest[first])),
-            missing=tuple(sorted(group.missing(first, present))),
-            behind=tuple(sorted(group.behind(first))),
-            unseen=tuple(sorted(set(group.members) - present)),
-            since_ns=int(since[row]),
-            usual_ms=usual.get(group.name, float("nan")),
-            line=table["line"][row].as_py(),
-        ))
+        found.append(
+            Pending(
+                process_group=group.name,
+                seq=group.oldest[first],
+                operation=str(table["operation"][row]),
+                ranks=tuple(sorted(rank for rank, seq in group.oldest.items() if seq == group.oldest[first])),
+                missing=tuple(sorted(group.missing(first, present))),
+                behind=tuple(sorted(group.behind(first))),
+                unseen=tuple(sorted(set(group.members) - present)),
+                since_ns=int(since[row]),
+                usual_ms=usual.get(group.name, float("nan")),
+                line=table["line"][row].as_py(),
+            )
+        )
     return sorted(found, key=lambda each: each.since_ns)
 
 
@@ -183,7 +186,9 @@ def _usual_ms(table: pa.Table) -> dict[str, float]:
     lasted = np.where((start != NONE) & (end != NONE), (end - start) / 1e6, told)
     code, names = columns.codes(table, "process_group")
     known = np.isfinite(lasted)
-    return {name: float(np.median(lasted[known & (code == number)])) for number, name in enumerate(names) if (known & (code == number)).any()}
+    return {
+        name: float(np.median(lasted[known & (code == number)])) for number, name in enumerate(names) if (known & (code == number)).any()
+    }
 
 
 def _told(table: pa.Table) -> dict[tuple[int, str], int]:

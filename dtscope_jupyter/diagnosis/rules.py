@@ -71,7 +71,9 @@ def _find(evidence: Evidence) -> list[Finding]:
 
 def _is_copy(late: Finding, copied: list[Finding]) -> bool:
     """Whether a rank is late by nothing but implicit copies of its host that have a finding of their own."""
-    return late.cause == "host_to_device_copy" and any(each.cause != "pageable_host_memory" and set(late.ranks) <= set(each.ranks) for each in copied)
+    return late.cause == "host_to_device_copy" and any(
+        each.cause != "pageable_host_memory" and set(late.ranks) <= set(each.ranks) for each in copied
+    )
 
 
 def _costs(evidence: Evidence, found: list[Finding]) -> list[Finding]:
@@ -83,8 +85,10 @@ def _costs(evidence: Evidence, found: list[Finding]) -> list[Finding]:
     if total <= lost or total <= 0:
         return found
     scaled = [replace(each, cost_ms=each.cost_ms * lost / total) for each in found]
-    return [replace(new, severity=severity(new.cost_ms, typical)) if old.cost_ms > 0 and old.severity is not Severity.INFO else new
-            for old, new in zip(found, scaled, strict=True)]
+    return [
+        replace(new, severity=severity(new.cost_ms, typical)) if old.cost_ms > 0 and old.severity is not Severity.INFO else new
+        for old, new in zip(found, scaled, strict=True)
+    ]
 
 
 def _lost_ms(evidence: Evidence) -> float:

@@ -120,7 +120,12 @@ def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, c
     slower = float(np.median(inside) / np.median(outside))
     if _host_slower(evidence, columns, np.setdiff1d(usable, columns), slower):
         return None
-    told = {"ratio": slower, "since_step": since, "transfer_ms": float(np.median(inside * usual[columns])), "transfer_before_ms": float(np.median(usual_ms))}
+    told = {
+        "ratio": slower,
+        "since_step": since,
+        "transfer_ms": float(np.median(inside * usual[columns])),
+        "transfer_before_ms": float(np.median(usual_ms)),
+    }
     what = f"{slower:.2g} times as long " + (f"since step {since}" if end == len(usable) else f"from step {since} to step {until}")
     cause = _larger_part(transfers, chosen, np.isin(step, columns))
     return _Slow(name, evidence.members[name], cause, columns, lost, 0.85, what, told)
@@ -204,7 +209,9 @@ def _finding(evidence: Evidence, transfers: links.Transfers, slow: list[_Slow]) 
     if cost < _SHARE * typical:
         return None
     groups = [each.group for each in slow]
-    operations = sorted({transfers.operation[1][code] for each in groups for code in np.unique(transfers.operation[0][transfers.in_group(each)])})
+    operations = sorted(
+        {transfers.operation[1][code] for each in groups for code in np.unique(transfers.operation[0][transfers.in_group(each)])}
+    )
     ranks = tuple(sorted({rank for each in slow for rank in each.ranks}))
     where = f"process group {groups[0]}" if len(groups) == 1 else f"{len(groups)} process groups"
     return Finding(

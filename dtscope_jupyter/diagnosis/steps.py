@@ -38,12 +38,12 @@ class Steps:
     @cached_property
     def start(self) -> Ints:
         """Start in ns (R, S), `NONE` where unknown."""
-        return self._place(columns.ints(self.table, "start_ns"), np.full(self.shape, NONE))
+        return self._place(columns.ints(self.table, "start_ns"), np.full(self.shape, NONE, np.int64))
 
     @cached_property
     def end(self) -> Ints:
         """End in ns (R, S), `NONE` where unknown."""
-        return self._place(columns.ints(self.table, "end_ns"), np.full(self.shape, NONE))
+        return self._place(columns.ints(self.table, "end_ns"), np.full(self.shape, NONE, np.int64))
 
     @cached_property
     def duration(self) -> Reals:
@@ -57,14 +57,15 @@ class Steps:
 
     def column(self, name: str) -> Reals:
         """A number column (R, S), NaN where unknown."""
-        return self._place(columns.reals(self.table, name), np.full(self.shape, np.nan))
+        values: Reals = np.full(self.shape, np.nan)
+        return self._place(columns.reals(self.table, name), values)
 
     @cached_property
     def usable(self) -> Bools:
         """Steps (S,) that most ranks have whole, undisturbed by us and no warm-up."""
         known = np.isfinite(self.duration)
-        usable = known.sum(0) > len(self.ranks) / 2
-        disturbed = self._place(columns.reals(self.table, "disturbed"), np.full(self.shape, np.nan)) == 1
+        usable: Bools = known.sum(0) > len(self.ranks) / 2
+        disturbed = self.column("disturbed") == 1
         if not (usable & ~disturbed.any(0)).any():
             return usable
         usable &= ~disturbed.any(0)
@@ -101,7 +102,8 @@ class Steps:
     @cached_property
     def _whole(self) -> Bools:
         start, end = columns.ints(self.table, "start_ns"), columns.ints(self.table, "end_ns")
-        return (start != NONE) & (end != NONE) & (end > start) & (self._row >= 0)
+        whole: Bools = (start != NONE) & (end != NONE) & (end > start) & (self._row >= 0)
+        return whole
 
     def _place(self, values: _Values, into: _Values) -> _Values:
         at = self.index(self._step)

@@ -169,7 +169,11 @@ def _when(evidence: Evidence, suspect: _Suspect, steps: tuple[int, ...]) -> str:
     if suspect.pattern == "one step":
         return f"in step {steps[0]}"
     if suspect.pattern != "each step":
-        return f"in {suspect.pattern} since step {steps[0]}" if suspect.pattern.startswith("some") else f"{suspect.pattern} since step {steps[0]}"
+        return (
+            f"in {suspect.pattern} since step {steps[0]}"
+            if suspect.pattern.startswith("some")
+            else f"{suspect.pattern} since step {steps[0]}"
+        )
     usable = np.flatnonzero(evidence.steps.usable)
     until = "" if suspect.columns[-1] >= usable[-1] else f" to step {steps[-1]}"
     return f"in each step from step {steps[0]}{until}" if until else f"in each step since step {steps[0]}"

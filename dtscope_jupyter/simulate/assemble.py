@@ -34,8 +34,13 @@ class Assembly:
     def tables(self) -> dict[str, pa.Table]:
         """All tables; faults that are no matter of time are put in by `mark`."""
         filled = {
-            "steps": self._steps(), "collectives": self._collectives(), "host": self._host(), "groups": self._groups(),
-            "clocks": self._clocks(), "devices": self._devices(), "parameters": self._parameters(),
+            "steps": self._steps(),
+            "collectives": self._collectives(),
+            "host": self._host(),
+            "groups": self._groups(),
+            "clocks": self._clocks(),
+            "devices": self._devices(),
+            "parameters": self._parameters(),
         }
         return {**schema.empty_tables(), **filled}
 
@@ -51,9 +56,17 @@ class Assembly:
         exposed = np.minimum(_join(played.exposed), comm)
         columns: dict[str, Any] = {f"{name}_ns": self.time(values, rank) for name, values in joined.items()}
         columns |= {
-            "rank": rank, "step": step, "optimizer_end_ns": columns["end_ns"], "compute_ms": _join(played.compute), "comm_ms": comm,
-            "exposed_ms": exposed, "overlap_ms": comm - exposed, "input_ms": _join(played.input), "thread_cpu_ms": _join(played.cpu),
-            "synced_norm": np.repeat(_NORM / (1 + 0.01 * np.arange(count)), len(self.ranks)), "nonfinite": np.zeros(len(rank), np.int64),
+            "rank": rank,
+            "step": step,
+            "optimizer_end_ns": columns["end_ns"],
+            "compute_ms": _join(played.compute),
+            "comm_ms": comm,
+            "exposed_ms": exposed,
+            "overlap_ms": comm - exposed,
+            "input_ms": _join(played.input),
+            "thread_cpu_ms": _join(played.cpu),
+            "synced_norm": np.repeat(_NORM / (1 + 0.01 * np.arange(count)), len(self.ranks)),
+            "nonfinite": np.zeros(len(rank), np.int64),
             "micro_batches": np.ones(len(rank), np.int64),
         }
         return fill("steps", columns, source=self.source)
@@ -67,20 +80,35 @@ class Assembly:
         size = np.bincount(item.partition)[item.partition]
         own = [other for other in self.cluster.items if other.names == item.names]
         columns = {
-            "rank": self.ranks, "step": np.full(len(self.ranks), step), "seq": np.full(len(self.ranks), step * len(own) + own.index(item)),
+            "rank": self.ranks,
+            "step": np.full(len(self.ranks), step),
+            "seq": np.full(len(self.ranks), step * len(own) + own.index(item)),
             "process_group": pa.DictionaryArray.from_arrays(item.partition.astype(np.int32), list(item.names)).cast(pa.utf8()),
-            "group_size": size, "bytes": np.full(len(self.ranks), item.bytes), "enqueue_ns": self.time(enqueue, self.ranks),
-            "start_ns": self.time(start, self.ranks), "end_ns": self.time(end, self.ranks),
+            "group_size": size,
+            "bytes": np.full(len(self.ranks), item.bytes),
+            "enqueue_ns": self.time(enqueue, self.ranks),
+            "start_ns": self.time(start, self.ranks),
+            "end_ns": self.time(end, self.ranks),
         }
         return fill(
-            "collectives", columns, operation="all_reduce", dtype="float32", shape=f"[{item.bytes // 4}]", bucket=item.bucket, phase=item.phase,
-            state="completed", asynchronous=not item.blocking, contiguous=True, source=self.source, line="train.py:42",
+            "collectives",
+            columns,
+            operation="all_reduce",
+            dtype="float32",
+            shape=f"[{item.bytes // 4}]",
+            bucket=item.bucket,
+            phase=item.phase,
+            state="completed",
+            asynchronous=not item.blocking,
+            contiguous=True,
+            source=self.source,
+            line="train.py:42",
         )
 
     def _host(self) -> pa.Table:
         parts = self.played.host
         rank = np.concatenate([part[0] for part in parts] or [self.ranks[:0]])
-        starts, ends = (_join([part[place] for part in parts]) for place in (3, 4))
+        starts, ends = _join([part[3] for part in parts]), _join([part[4] for part in parts])
         counts = [len(part[0]) for part in parts]
         step = np.repeat(np.array([part[1] for part in parts], dtype=np.int64), counts)
         kind = np.repeat(np.array([part[2] for part in parts], dtype=object), counts)
@@ -92,13 +120,21 @@ class Assembly:
         for item in {item.names: item for item in self.cluster.items}.values():
             for number, name in enumerate(item.names):
                 members = np.flatnonzero(item.partition == number).tolist()
-                rows += [{"rank": rank, "process_group": name, "backend": "nccl" if self.cluster.device else "gloo", "ranks": members} for rank in members]
+                rows += [
+                    {"rank": rank, "process_group": name, "backend": "nccl" if self.cluster.device else "gloo", "ranks": members}
+                    for rank in members
+                ]
         return pa.Table.from_pylist(rows, schema=schema.TABLES["groups"].arrow)
 
     def _clocks(self) -> pa.Table:
         host = self.ranks // self.cluster.ranks_per_host
         names = [f"host{number}" for number in host]
-        columns: dict[str, Any] = {"rank": self.ranks, "host": names, "boot_id": names, "time_ns": self.time(np.zeros(len(host)), self.ranks)}
+        columns: dict[str, Any] = {
+            "rank": self.ranks,
+            "host": names,
+            "boot_id": names,
+            "time_ns": self.time(np.zeros(len(host)), self.ranks),
+        }
         if self.cluster.clock_spread_ms:
             columns["offset_ns"], columns["uncertainty_ns"] = -self.skew, np.full(len(host), 20_000)
         return fill("clocks", columns, method="round_trip" if self.cluster.clock_spread_ms else "same_host")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.simulate.faults import Fault
 
 if TYPE_CHECKING:
     from dtscope_jupyter.intervals import Ints
+    from dtscope_jupyter.simulate.faults import Fault
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,10 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if self.world_size < 2 or self.steps < 1 or self.world_size % self.tensor:  # noqa: PLR2004 - two make a cluster
-            raise DtscopeError(f"can't simulate {self.world_size} ranks, {self.steps} steps, tensor groups of {self.tensor}; "
-                               "take two ranks or more, a step or more, and a divisor of the ranks")
+            raise DtscopeError(
+                f"can't simulate {self.world_size} ranks, {self.steps} steps, tensor groups of {self.tensor}; "
+                "take two ranks or more, a step or more, and a divisor of the ranks"
+            )
 
     @cached_property
     def items(self) -> tuple[Item, ...]:
@@ -69,7 +71,15 @@ class Cluster:
         replica, groups = np.arange(self.world_size) % self.tensor, self.tensor
         names = tuple(f"dp{number}" for number in range(groups)) if groups > 1 else ("0",)
         buckets = [
-            Item(1 / 3 + 2 / 3 * (number + 1) / count, replica, names, self.gradient_bytes // self.tensor // count, blocking=False, bucket=number, phase="backward")
+            Item(
+                1 / 3 + 2 / 3 * (number + 1) / count,
+                replica,
+                names,
+                self.gradient_bytes // self.tensor // count,
+                blocking=False,
+                bucket=number,
+                phase="backward",
+            )
             for number in range(count)
         ]
         return (*self._activations, *buckets)
@@ -86,7 +96,7 @@ class Cluster:
         )
 
     def transfer_ms(self, item: Item, size: int) -> float:
-        """alpha + beta * bytes on the wire, of an all-reduce over `size` ranks."""
+        """Alpha + beta * bytes on the wire, of an all-reduce over `size` ranks."""
         return self.latency_ms + 2 * (size - 1) / size * item.bytes / self.link_gb_s / 1e6
 
     def of(self, kind: str, step: int | None = None) -> list[Fault]:

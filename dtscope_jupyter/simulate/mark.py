@@ -24,7 +24,11 @@ _Tables = dict[str, pa.Table]
 def mark(cluster: Cluster, tables: _Tables) -> _Tables:
     """The tables as they are with the cluster's faults."""
     rules: dict[str, Callable[[Cluster, Fault, _Tables], _Tables]] = {
-        "nonfinite": _nonfinite, "desync": _desync, "hang": _hang, "implicit_copy": _strided, "insufficient_data": _missing,
+        "nonfinite": _nonfinite,
+        "desync": _desync,
+        "hang": _hang,
+        "implicit_copy": _strided,
+        "insufficient_data": _missing,
     }
     for fault in cluster.faults:
         if fault.kind in rules:
@@ -85,7 +89,7 @@ def _desync(cluster: Cluster, fault: Fault, tables: _Tables) -> _Tables:
 
 
 def _hang(cluster: Cluster, fault: Fault, tables: _Tables) -> _Tables:
-    """From the last collective of step `first` on: the others are pending, the ranks at fault have not begun it, or never leave the one before."""
+    """From the last collective of step `first` on the others are pending; those at fault have not begun it, or never leave their last."""
     table = tables["collectives"]
     last = cluster.items[-1]
     own = [item for item in cluster.items if item.names == last.names]
@@ -128,5 +132,3 @@ def _strided(cluster: Cluster, fault: Fault, tables: _Tables) -> _Tables:
 def _missing(cluster: Cluster, fault: Fault, tables: _Tables) -> _Tables:
     del cluster
     return {name: table.filter(pa.array(~np.isin(table["rank"].to_numpy(), fault.ranks))) for name, table in tables.items()}
-
-

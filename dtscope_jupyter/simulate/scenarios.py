@@ -23,7 +23,9 @@ def draw(seed: int, world_size: int, steps: int = 16) -> tuple[dict[str, Any], l
     """Arguments for `simulate.run` (its seed included) and the faults in them, which are the labels."""
     generator = np.random.default_rng([seed, world_size])
     program: dict[str, Any] = {
-        "world_size": world_size, "steps": steps, "seed": seed,
+        "world_size": world_size,
+        "steps": steps,
+        "seed": seed,
         "link_gb_s": _LINK / 1e6,
         "compute_ms": float(generator.uniform(10, 200)),
         "buckets": int(generator.integers(2, 10)),
@@ -56,7 +58,9 @@ def _timed(generator: Generator, program: dict[str, Any]) -> Fault:
     every = 1 if generator.random() < 0.7 else int(generator.integers(2, 4))  # noqa: PLR2004 - most in each step
     size = float(generator.uniform(0.1, 0.6)) if every == 1 else float(generator.uniform(0.4, 0.9))
     causes = STRAGGLERS if program["device"] else tuple(cause for cause in STRAGGLERS if cause != "slow_device")
-    return Fault("straggler", str(generator.choice(causes)), (int(generator.integers(program["world_size"])),), size, first=first, every=every)
+    return Fault(
+        "straggler", str(generator.choice(causes)), (int(generator.integers(program["world_size"])),), size, first=first, every=every
+    )
 
 
 def _times_slower(generator: Generator, program: dict[str, Any]) -> float:

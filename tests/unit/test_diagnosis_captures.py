@@ -52,7 +52,7 @@ def renumbered(tables: Tables, new: dict[int, int]) -> Tables:
     return found
 
 
-TRUTH = {
+TRUTH: dict[str, list[tuple[str, str, tuple[int, ...]]]] = {
     "ddp_healthy": [],
     "fsdp_healthy": [],
     "ddp_small_buckets": [],
@@ -69,7 +69,9 @@ def test_every_h200_capture_gets_its_truth(opened: Mapping[str, Tables], name: s
     assert said(diagnose(opened[f"h200/{name}"])) == TRUTH[name]
 
 
-@pytest.mark.parametrize("name", ["ddp_straggler", "ddp_slow_loader", "ddp_no_p2p", "ddp_one_bucket", "ddp_healthy", "fsdp_healthy", "ddp_small_buckets"])
+@pytest.mark.parametrize(
+    "name", ["ddp_straggler", "ddp_slow_loader", "ddp_no_p2p", "ddp_one_bucket", "ddp_healthy", "fsdp_healthy", "ddp_small_buckets"]
+)
 def test_other_numbers_for_the_ranks_change_nothing_else(opened: Mapping[str, Tables], name: str) -> None:
     new = {0: 2, 1: 3, 2: 1, 3: 0}
     truth = [(kind, cause, tuple(sorted(new[rank] for rank in ranks))) for kind, cause, ranks in TRUTH[name]]
@@ -86,7 +88,9 @@ def test_other_numbers_for_the_ranks_change_nothing_else(opened: Mapping[str, Ta
     ("ddp_small_buckets", (0, 3), []),
     ("ddp_no_p2p", (0, 3), []),
 ])  # fmt: skip
-def test_two_ranks_of_a_group_of_four_blame_only_each_other(opened: Mapping[str, Tables], name: str, kept: tuple[int, ...], truth: list[object]) -> None:
+def test_two_ranks_of_a_group_of_four_blame_only_each_other(
+    opened: Mapping[str, Tables], name: str, kept: tuple[int, ...], truth: list[object]
+) -> None:
     tables = renumbered(opened[f"h200/{name}"], {rank: place for place, rank in enumerate(kept)})
     assert said(diagnose(tables)) == [*truth, ("insufficient_data", "missing_ranks", ())]
 

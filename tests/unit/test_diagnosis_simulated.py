@@ -22,7 +22,9 @@ def test_a_healthy_cluster_has_nothing_to_report(world_size: int, device: str | 
     assert said(simulate.run(world_size, 20, seed=world_size, device=device)) == []
 
 
-@pytest.mark.parametrize("cause", ["compute", "slow_device", "input", "host_stall", "host_sync", "host_to_device_copy", "garbage_collection"])
+@pytest.mark.parametrize(
+    "cause", ["compute", "slow_device", "input", "host_stall", "host_sync", "host_to_device_copy", "garbage_collection"]
+)
 @pytest.mark.parametrize(("world_size", "rank"), [(2, 1), (4, 0), (16, 11)])
 def test_a_straggler_is_named_with_its_cause(cause: str, world_size: int, rank: int) -> None:
     tables = simulate.run(world_size, 12, [Fault("straggler", cause, (rank,), 0.25)], seed=rank)
@@ -77,11 +79,15 @@ def test_the_cost_is_the_time_that_the_same_run_without_the_fault_does_not_take(
 
 def test_a_link_slow_from_the_start_is_known_by_its_sisters() -> None:
     group = tuple(range(1, 64, 8))
-    assert said(simulate.run(64, 12, [Fault("slow_link", "bandwidth", group, 6)], tensor=8, gradient_bytes=2 * 2**30)) == [("slow_link", "bandwidth", group)]
+    assert said(simulate.run(64, 12, [Fault("slow_link", "bandwidth", group, 6)], tensor=8, gradient_bytes=2 * 2**30)) == [
+        ("slow_link", "bandwidth", group)
+    ]
 
 
 def test_a_link_on_another_transport_is_known_by_the_hardware() -> None:
-    assert said(simulate.run(4, 6, [Fault("slow_link", "transport", (), 12)], gradient_bytes=2**30)) == [("slow_link", "transport", (0, 1, 2, 3))]
+    assert said(simulate.run(4, 6, [Fault("slow_link", "transport", (), 12)], gradient_bytes=2**30)) == [
+        ("slow_link", "transport", (0, 1, 2, 3))
+    ]
 
 
 def test_the_step_in_which_a_link_became_slow() -> None:
