@@ -32,9 +32,9 @@ from interleaved import compare, write
 
 OURS = """
 import json, os, sys, time
-import pandas, pyarrow.compute
+import pandas, pyarrow.compute, pyarrow.pandas_compat
 import dtscope_jupyter as dts
-from dtscope_jupyter import ingest, intervals
+from dtscope_jupyter import ingest, intervals, run
 from dtscope_jupyter.analysis import breakdown, overlap
 print("ready", flush=True)
 begin, before = time.perf_counter(), sum(os.times()[:4])
@@ -61,7 +61,7 @@ if __name__ == "__main__":
 """
 READ = """
 import json, sys, time
-import pandas, pyarrow.compute
+import pandas, pyarrow.compute, pyarrow.pandas_compat
 from pathlib import Path
 from dtscope_jupyter import ingest
 print("ready", flush=True)
