@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from dtscope_jupyter.diagnosis.steps import Steps
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import networkx as nx
     import pyarrow as pa
 
     from dtscope_jupyter.analysis.columns import Ints, Reals
@@ -28,7 +29,7 @@ class Evidence:
     """The tables, with what all rules share computed on demand."""
 
     tables: Mapping[str, pa.Table]
-    topology: Any = None
+    topology: nx.MultiGraph[str] | None = None
     live: bool = False
 
     @cached_property

@@ -17,6 +17,8 @@ from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.bandwidth import factor
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
     from dtscope_jupyter.diagnosis.evidence import Evidence
 
@@ -134,7 +136,24 @@ def _hardware() -> list[dict[str, Any]]:
 
 
 def known(evidence: Evidence) -> Known | None:
-    """The link between the run's devices, where all are of one known model."""
+    """The link between the run's devices: as the host's topology tells, else where all are of one known model."""
+    told = _in_topology(evidence.topology) if evidence.topology is not None else None
+    return told or _by_model(evidence)
+
+
+def _in_topology(topology: nx.MultiGraph[str]) -> Known | None:
+    """NVLink of the device that has least of it, where all devices have some; `bandwidth` is GB/s one way."""
+    devices = [node for node, data in topology.nodes(data=True) if data.get("kind") == "gpu"]
+    if len(devices) < 2:  # noqa: PLR2004 - a link has two ends
+        return None
+    rates = [
+        sum(data.get("bandwidth") or 0.0 for *_, data in topology.edges(node, data=True) if data.get("kind") == "nvlink")
+        for node in devices
+    ]
+    return Known(f"{len(devices)} devices", "NVLink", min(rates), "NCCL's topology file") if min(rates) > 0 else None
+
+
+def _by_model(evidence: Evidence) -> Known | None:
     names = {name for name in evidence.tables["devices"]["name"].to_pylist() if name}
     if len(names) != 1:
         return None

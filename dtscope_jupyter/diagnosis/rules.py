@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,12 +28,13 @@ from dtscope_jupyter.diagnosis.result import Diagnosis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import networkx as nx
     import pyarrow as pa
 
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
-def diagnose(tables: Mapping[str, pa.Table], *, topology: Any = None, live: bool = False) -> Diagnosis:
+def diagnose(tables: Mapping[str, pa.Table], *, topology: nx.MultiGraph[str] | None = None, live: bool = False) -> Diagnosis:
     """Says what is wrong with a run, who is to blame, what it costs and what to change.
 
     Args:

@@ -138,3 +138,10 @@ def test_costs_are_what_would_be_won(opened: Mapping[str, Tables]) -> None:
 @pytest.mark.parametrize(("name", "cause", "ranks"), [("gpu_error_1st", "device_stuck", (12, 14)), ("lock_gil_1st", "host_stuck", (9, 14))])
 def test_dumps_of_16_ranks_name_the_injected_ones(opened: Mapping[str, Tables], name: str, cause: str, ranks: tuple[int, ...]) -> None:
     assert said(diagnose(opened[f"nvrx_fr/{name}"])) == [("hang", cause, ranks)]
+
+
+def test_the_host_s_topology_tells_what_the_link_should_carry(captures: Path, opened: Mapping[str, Tables]) -> None:
+    topology = ingest.read([captures / "h200" / "host"]).topology
+    for name, truth in (("ddp_no_p2p", TRUTH["ddp_no_p2p"]), ("ddp_healthy", [])):
+        nameless = {**opened[f"h200/{name}"], "devices": opened[f"h200/{name}"]["devices"].slice(0, 0)}
+        assert said(diagnose(nameless, topology=topology)) == truth
