@@ -30,7 +30,8 @@ class LiveView:
 
         With `live` False one look at the files is all.
         """
-        status = {"title": title, "world_size": world_size, "state": "waiting", "message": "", "live": live, "backend": None, "ranks": {}}
+        status: dict[str, Any] = {"title": title, "world_size": world_size, "state": "waiting", "message": "", "live": live}
+        status |= {"backend": None, "ranks": {}}
         self.widget = widget or Panels(world_size=world_size, live=live)
         self._pump = Pump(path, self.widget, status) if path else None
         self._live = live

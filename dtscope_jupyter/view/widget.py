@@ -14,7 +14,7 @@ import traitlets
 STATIC = Path(__file__).parents[1] / "static"
 
 
-class Panels(anywidget.AnyWidget):  # type: ignore[misc] # anywidget has no types
+class Panels(anywidget.AnyWidget):
     """The panels of one run."""
 
     _esm = STATIC / "widget.js"

@@ -222,7 +222,8 @@ function drawAxis(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
 function drawLegend(pen: Pen, right: number, y: number, s: MapState, colors: Colors): void {
   const unit = METRICS[s.metric].unit;
   const [blank, strong] = [blankEnd(s.metric, s.range), strongEnd(s.metric, s.range)];
-  const high = `${round(strong)}${unit ? ` ${unit}` : ""}`;
+  const beyond = METRICS[s.metric].worse === "high" && s.range.largest > strong ? "+" : "";
+  const high = `${round(strong)}${beyond}${unit ? ` ${unit}` : ""}`;
   const x = right - pen.measure(high);
   pen.text(high, x, y, { fill: colors.quiet });
   if (s.matrix.exact.columns > 0) {

@@ -114,7 +114,7 @@ export class StepMatrix {
     return { ...this.quantiles(name), stepMs: this.quantiles("step").median };
   }
 
-  private quantiles(name: MetricName): { median: number; high: number } {
+  private quantiles(name: MetricName): { median: number; high: number; largest: number } {
     const grid = this.pyramids[name].levels[0];
     const seen: number[] = [];
     const jump = Math.max(1, Math.floor((grid.rows * grid.columns) / 20_000));
@@ -124,7 +124,8 @@ export class StepMatrix {
     }
     const sorted = Float64Array.from(seen).sort();
     const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
-    return { median: at(0.5), high: at(0.995) };
+    // A few far outliers, such as the first step, must not pale the rest.
+    return { median: at(0.5), high: at(0.97), largest: sorted.at(-1) ?? Number.NaN };
   }
 
   private admit(step: number): boolean {

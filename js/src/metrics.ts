@@ -62,6 +62,7 @@ export const METRIC_NAMES = Object.keys(METRICS) as MetricName[];
 export interface Range {
   readonly median: number;
   readonly high: number;
+  readonly largest: number;
   /** Median step time in ms; costs are judged against it. */
   readonly stepMs: number;
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
-// The real capture of data/straggler.bin: 4 H200, rank 2 does about 27 ms of extra matmuls a step. make_data.py wrote it.
+// The real capture of data/straggler.bin: 4 H200, rank 2 does about 27 ms of extra matmuls a step. script/write-browser-data wrote it.
 import { readFileSync } from "node:fs";
 import { type Message, unpack } from "../src/container";
 import { Model } from "../src/model";

@@ -154,7 +154,7 @@ describe("the map", () => {
     const state = {
       matrix,
       metric: "exposed" as const,
-      range: { median: 0, high: 30, stepMs: 85 },
+      range: { median: 0, high: 30, largest: 30, stepMs: 85 },
       order: [0, 1, 2, 3],
       blocks: new Map(),
       from: 0,
@@ -173,13 +173,13 @@ describe("the map", () => {
   });
 
   it("keeps the bands of the overlap ratio apart, and is blank where all is well", () => {
-    const range = { median: 1, high: 1, stepMs: 58 };
+    const range = { median: 1, high: 1, largest: 1, stepMs: 58 };
     const [good, middling, bad] = [0.85, 0.6, 0.3].map((v) => cost("ratio", v, range));
     expect(good).toBeLessThan(0.2);
     expect(middling).toBeGreaterThan(0.2);
     expect(bad).toBeGreaterThan(0.6);
-    expect(cost("exposed", 0.3, { median: 0.3, high: 0.5, stepMs: 58 })).toBeLessThan(0.1);
-    expect(cost("step", 58, { median: 58, high: 60, stepMs: 58 })).toBe(0);
+    expect(cost("exposed", 0.3, { median: 0.3, high: 0.5, largest: 0.5, stepMs: 58 })).toBeLessThan(0.1);
+    expect(cost("step", 58, { median: 58, high: 60, largest: 60, stepMs: 58 })).toBe(0);
   });
 });
 

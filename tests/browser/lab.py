@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -18,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import nbformat
 from playwright.sync_api import expect, sync_playwright
 
 if TYPE_CHECKING:
@@ -47,10 +47,14 @@ class Server:
 
     def notebook(self, name: str, *cells: str) -> Path:
         """Writes a notebook of code cells."""
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        code: list[dict[str, object]] = [
+            {"cell_type": "code", "id": f"cell-{place}", "source": cell, "metadata": {}} for place, cell in enumerate(cells)
+        ]
+        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        empty: dict[str, object] = {"outputs": [], "execution_count": None}
+        notebook = {"cells": [cell | empty for cell in code], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
         path = self.root / name
-        nbformat.write(notebook, path)
+        path.write_text(json.dumps(notebook))
         return path
 
 
@@ -65,7 +69,12 @@ def server(root: Path, application: str = "jupyterlab") -> Iterator[Server]:
     notebooks = root / "notebooks"
     notebooks.mkdir()
     port, token = _free_port(), secrets.token_hex(16)
-    options = [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={notebooks}"]
+    options = [
+        f"--ServerApp.port={port}",
+        "--ServerApp.ip=127.0.0.1",
+        f"--IdentityProvider.token={token}",
+        f"--ServerApp.root_dir={notebooks}",
+    ]
     options += ["--ServerApp.port_retries=0", "--no-browser", "--allow-root", "--LabApp.news_url=None"]
     options += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.expose_app_in_browser=True"]
     options += ["--JupyterNotebookApp.expose_app_in_browser=True"]

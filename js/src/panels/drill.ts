@@ -166,7 +166,11 @@ export class DrillPanel implements Panel {
         n.line ? h("code", {}, n.line) : null,
       );
     });
-    const bare = `Late by ${duration(found.lateBy)}. The host and kernel tables of this step name nothing more: capture a profile to see the kernels.`;
+    const most = [...found.rows].sort((a, b) => b.more - a.more)[0];
+    const bare =
+      most.activity === "nothing"
+        ? "Its host used no processor and launched no work: a sleep, a lock, or file access. %dtscope capture stacks shows where."
+        : "Nothing in its host and kernel tables stands out by name. %dtscope capture profile shows its kernels.";
     return h("div", {}, ...(lines.length ? lines : [h("p.dts-sub", {}, bare)]));
   }
 
