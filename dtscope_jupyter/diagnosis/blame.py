@@ -23,6 +23,8 @@ _ENOUGH = 0.5
 _ARRIVES = 0.6
 """Below this share of the loss, one late arrival explains it not, and the whole step is compared."""
 _BUSY = 0.5
+_WORKED = 0.15
+"""A rank with more work waits longer for a busy CPU as well: from this share of the wait on, the work is the reason."""
 
 CATEGORIES = {
     "compute": "compute",
@@ -158,7 +160,9 @@ def _told(evidence: Evidence, row: int, columns: Ints, excess: dict[str, float])
     if np.isfinite(cpu) and "own" in excess:
         idle = max(excess["own"] - max(cpu, 0.0), 0.0)
         delayed = min(max(float(np.nan_to_num(_step_excess(evidence, "thread_delay_ms", row, columns))), 0.0), idle)
-        excess = {**excess, "own": excess["own"] - idle, "cpu_delay": delayed, "host_stall": idle - delayed}
+        worked = excess["own"] - idle
+        own = worked + delayed if worked > _WORKED * delayed else worked
+        excess = {**excess, "own": own, "cpu_delay": excess["own"] - own - (idle - delayed), "host_stall": idle - delayed}
     return excess
 
 

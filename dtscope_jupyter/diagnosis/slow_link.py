@@ -28,7 +28,7 @@ _OF_KNOWN, _EXPECTED_OF_KNOWN = 0.2, 0.5
 """NCCL reaches half of a link's rate and more on large messages (H200, 4 ranks, beside compute: 0.58); a fifth is another transport."""
 _FEWEST, _SHARE, _ONE_HOST = 2, 0.02, 8
 _INSIDE = 0.75
-_SCATTERS, _OF_RATIO, _LASTING, _DELAYED = 2.5, 0.3, 0.2, 0.1
+_SCATTERS, _OF_EXTRA, _LASTING = 2.5, 0.3, 0.2
 """A step up is of more than 2.5 times the quartile distance of the logarithm on either side, is no slower host (which would show in
 compute too), and lasts a fifth of the run or to its end."""
 _MANY, _APART = 5, 1.15
@@ -118,7 +118,7 @@ def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, c
     lost[columns] = np.maximum(inside * usual[columns] - usual_ms[first:end], 0)
     since, until = (int(evidence.steps.ids[each]) for each in (columns[0], columns[-1]))
     slower = float(np.median(inside) / np.median(outside))
-    if _host_slower(evidence, columns, np.setdiff1d(usable, columns), slower):
+    if _busy_host(evidence, columns, np.setdiff1d(usable, columns), float(np.median(lost[columns]))):
         return None
     told = {
         "ratio": slower,
@@ -141,17 +141,15 @@ def _steps_up(inside: Reals, outside: Reals) -> bool:
     return clear and apart and float(np.log(np.median(inside) / np.median(outside))) > _SCATTERS * scatter
 
 
-def _host_slower(evidence: Evidence, inside: Ints, outside: Ints, ratio: float) -> bool:
-    """Whether the ranks' own work took longer in the same steps as well, or waited for a CPU: then the machine was busy, not the link."""
-    delayed = evidence.steps.column("thread_delay_ms")[:, inside] / evidence.steps.duration[:, inside]
-    if np.isfinite(delayed).any() and float(np.nanmedian(delayed)) > _DELAYED:
-        return True
-    compute = evidence.steps.column("compute_ms")
-    ours, before = compute[:, inside], compute[:, outside]
-    if not np.isfinite(ours).any() or not np.isfinite(before).any():
-        return False
-    slower = float(np.nanmedian(ours) / max(float(np.nanmedian(before)), 1e-9))
-    return slower > 1 + _OF_RATIO * (ratio - 1)
+def _busy_host(evidence: Evidence, inside: Ints, outside: Ints, extra_ms: float) -> bool:
+    """Whether the ranks' own work, or their wait for a CPU, grew along with the transfers: then the machine was busy, not the link."""
+    for name in ("thread_delay_ms", "compute_ms"):
+        values = evidence.steps.column(name)
+        ours, before = values[:, inside], values[:, outside]
+        known = np.isfinite(ours).any() and np.isfinite(before).any()
+        if known and float(np.nanmedian(ours) - np.nanmedian(before)) > _OF_EXTRA * extra_ms:
+            return True
+    return False
 
 
 def _against_sisters(evidence: Evidence, transfers: links.Transfers, name: str, chosen: Ints) -> _Slow | None:

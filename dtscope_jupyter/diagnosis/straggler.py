@@ -54,7 +54,7 @@ def find(evidence: Evidence) -> list[Finding]:
     if not np.isfinite(evidence.steps.column("thread_delay_ms")).any():
         return found
     blamed = {rank for each in found for rank in each.ranks}
-    starved = [each for each in _find(evidence, Late(evidence, starved=True), usable) if "cpu_delay" in each.evidence["category"]]
+    starved = [each for each in _find(evidence, Late(evidence, starved=True), usable) if each.evidence["category"] in ("cpu_delay", "own")]
     return [*found, *(each for each in starved if not blamed & set(each.ranks))]
 
 
