@@ -93,9 +93,11 @@ class Profile:
             self._session.kept = self.job.world
         for note in self.job.notes:
             stage.say(note)
-        self._report(place)
-        namespace.update(self.job.results())
-        self._raise(state)
+        try:
+            self._report(place)
+            namespace.update(self.job.results())
+        finally:
+            self._raise(state)
 
     def _outcome(self) -> tuple[str, str]:
         if self.job.failure is not None:

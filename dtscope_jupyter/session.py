@@ -94,7 +94,12 @@ class Session:
         world_size, backend = self._size(request)
         pushed = values.collect(list(request.pushed), namespace)
         program = _program(body, pushed, request, world_size)
-        meta = {"world_size": world_size, "backend": backend, "created_ns": time.time_ns(), "launcher": "notebook"}
+        meta = {
+            "world_size": world_size,
+            "backend": backend,
+            "created_ns": time.time_ns(),
+            "launcher": "notebook" if stage.shell() else "python",
+        }
         attempt = places.create(request.directory, request.name, meta)
         world, self.kept = self.kept, None
         self.profile = Profile(program, request, attempt, self, world)
@@ -159,6 +164,7 @@ class Session:
             where = places.shown(self.running.attempt.path)
             raise DtscopeError(f"a profile runs already ({where}): wait for its end, or %dtscope stop")
         if self.kept is not None and self.kept.gone():
+            self.kept.close()
             self.kept = None
             stage.say("the kept ranks have ended since: new ones are started")
 

@@ -32,9 +32,7 @@ class Watch:
     tables read; what a hang is `diagnosis.hang` says.
     """
 
-    def __init__(
-        self, attempt: Attempt, unfinished: Callable[[], list[int]], on_hang: Callable[[str, tuple[int, ...]], None]
-    ) -> None:
+    def __init__(self, attempt: Attempt, unfinished: Callable[[], list[int]], on_hang: Callable[[str, tuple[int, ...]], None]) -> None:
         """`unfinished` tells the ranks that are still to do something; `on_hang` gets one sentence and the ranks to blame."""
         self._attempt = attempt
         self._unfinished = unfinished

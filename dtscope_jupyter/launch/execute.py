@@ -66,19 +66,22 @@ def _run(body: Cell | Call, namespace: dict[str, Any]) -> None:
 
 
 def _remember(program: Program) -> None:
+    """Code of a cell has the cell's label for a file name, so that stacks, warnings and our own tables name it too."""
     for filename, source in program.sources.items():
-        linecache.cache[filename] = (len(source.text), None, source.text.splitlines(keepends=True), filename)
+        values.labels[filename] = source.label
+        linecache.cache[source.label] = (len(source.text), None, source.text.splitlines(keepends=True), source.label)
 
 
 def _codes(cell: Cell) -> list[types.CodeType]:
     """The cell's statements, and its last expression by itself so that its value is shown."""
-    tree = ast.parse(cell.text, cell.filename)
+    filename = values.labels.get(cell.filename, cell.filename)
+    tree = ast.parse(cell.text, filename)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    statements = compile(tree, cell.filename, "exec", dont_inherit=True)
+    statements = compile(tree, filename, "exec", dont_inherit=True)
     if last is None:
         return [statements]
     flags = sum({getattr(__future__, name).compiler_flag & statements.co_flags for name in __future__.all_feature_names})
-    return [statements, compile(ast.Interactive([last]), cell.filename, "single", flags, dont_inherit=True)]
+    return [statements, compile(ast.Interactive([last]), filename, "single", flags, dont_inherit=True)]
 
 
 def _exited(error: SystemExit) -> Ended:
@@ -94,8 +97,8 @@ def _failed(error: BaseException, program: Program) -> Ended:
     summary = traceback.TracebackException.from_exception(error, compact=True)
     _drop_ours(summary)
     text = "".join(summary.format())
-    for filename, source in program.sources.items():
-        text = text.replace(f'File "{filename}", line', f"{source.label}, line")
+    for source in program.sources.values():
+        text = text.replace(f'File "{source.label}", line', f"{source.label}, line")
     reason = "".join(traceback.format_exception_only(error)).strip().splitlines()
     return Ended(now, reason=reason[-1] if reason else type(error).__name__, traceback=text)
 

@@ -157,14 +157,15 @@ class _Server:
         with suppress(BlockingIOError):
             os.read(self._wake_read, 65536)
         while self._status:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
                 return
-            self._tell(pid, os.waitstatus_to_exitcode(status))
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(ended.si_pid, signal.SIGKILL)  # what it left behind, e.g. data loader workers; a zombie keeps its number
+            _, status = os.waitpid(ended.si_pid, 0)
+            self._tell(ended.si_pid, os.waitstatus_to_exitcode(status))
 
     def _tell(self, pid: int, code: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)  # what the child left behind, e.g. data loader workers
         pipe = self._status.pop(pid)
         with suppress(BrokenPipeError):
             os.write(pipe, json.dumps({"code": code, "time_ns": time.time_ns()}).encode())

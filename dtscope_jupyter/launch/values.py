@@ -21,6 +21,10 @@ HUGE_BYTES = 50 * 2**20
 """From here on a pushed value is worth a warning: every rank gets its own copy each time."""
 
 
+labels: dict[str, str] = {}
+"""File names that code gets in this process in place of those it was compiled with elsewhere."""
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle ships no types
     """Moves tensors to the CPU, so that reading them never starts a device; code keeps its file's name, for tracebacks."""
 
@@ -91,7 +95,7 @@ def size_warning(values: dict[str, Any], size: int, world_size: int) -> str | No
 
 
 def _named_code(filename: str, make: Callable[..., types.CodeType], arguments: tuple[Any, ...]) -> types.CodeType:
-    return make(*arguments).replace(co_filename=filename)
+    return make(*arguments).replace(co_filename=labels.get(filename, filename))
 
 
 def _culprit(values: dict[str, Any], error: Exception) -> str:

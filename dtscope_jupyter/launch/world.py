@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import socket
+import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.launch.program import Options, Program
     from dtscope_jupyter.launch.warm import Warm
 
+_LEAVE_S = 2.0
 _RANK, _STORE = "dtscope_jupyter.launch.rank", "dtscope_jupyter.launch.store"
 
 
@@ -101,9 +103,13 @@ class World:
             rank.order(Run(program, log, config, options.keep))
 
     def dismiss(self) -> None:
-        """Lets idle ranks that were kept leave by themselves."""
+        """Lets idle ranks that were kept leave by themselves, and ends those that don't within 2 s."""
         for rank in self.running:
             rank.order(Stop())
+        deadline = time.monotonic() + _LEAVE_S
+        for rank in self.running:
+            rank.status.poll(max(0.0, deadline - time.monotonic()))
+        self.close()
 
     def signal(self, rank: Rank, number: signal.Signals) -> None:
         """Signals a rank that hasn't ended; SIGKILL takes its own children along."""
@@ -140,8 +146,6 @@ class World:
 
 def read_exit(status: Connection) -> Exit:
     """What the warm process says of a child's end; its own end is the end of all its children."""
-    import time
-
     try:
         data = os.read(status.fileno(), 4096)
     except OSError:
