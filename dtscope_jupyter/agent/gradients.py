@@ -176,10 +176,10 @@ class Gradients(Collector):
         first = self._parts[0].step if self._parts else step + 1
         return step < first and first != HELD and not self._rows.gathers(step)
 
-    def before_close(self) -> None:
+    def before_close(self, end: int) -> None:
         """A part of a step ends: what it left goes to the writing thread."""
         part, self._part = self._part, Part()
-        part.step, part.time, part.ready = self.agent.progress.step, now(), self.parameters.take()
+        part.step, part.time, part.ready = self.agent.progress.step, end, self.parameters.take()
         self._parts.append(part)
         self._alert = max(self._alert - 1, 0)
 

@@ -3,19 +3,23 @@
 """Comm, compute, overlap and exposed time of a step, from what the hooks saw; definitions as in the analysis.
 
 comm = a collective in flight; compute = the training thread (device: its compute stream) not blocked in a
-collective or its wait; overlap = both; exposed = comm without compute.
+collective or its wait; overlap = both; exposed = comm without compute. Means what `intervals` means; steps with few
+intervals, which is most, are reckoned in plain Python, as numpy's calls cost more than they save there.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import TypeAlias
 
 import numpy as np
 
 from dtscope_jupyter import intervals
 
 _KEPT = 20_000
-Spans = deque[tuple[int, int]]
+_FEW = 64
+Spans: TypeAlias = deque[tuple[int, int]]
+Pairs: TypeAlias = list[tuple[int, int]]
 
 
 class Overlap:
@@ -35,15 +39,48 @@ class Overlap:
     def of(self, start: int, end: int) -> tuple[float, float, float, float, float]:
         """compute, comm, overlap, exposed and input of a step, in ms; forgets what lies before it."""
         comm, blocked, waits = (_within(spans, start, end) for spans in (self.comm, self.blocked, self.input))
-        exposed = intervals.total(intervals.intersection(comm, blocked))
-        in_comm = intervals.total(comm)
-        compute = end - start - intervals.total(blocked)
-        return compute / 1e6, in_comm / 1e6, (in_comm - exposed) / 1e6, exposed / 1e6, intervals.total(waits) / 1e6
+        in_comm, in_blocked, exposed = lengths(comm, blocked)
+        compute = end - start - in_blocked
+        return compute / 1e6, in_comm / 1e6, (in_comm - exposed) / 1e6, exposed / 1e6, lengths(waits, [])[0] / 1e6
 
 
-def _within(spans: Spans, start: int, end: int) -> intervals.Set:
+def lengths(a: Pairs, b: Pairs) -> tuple[int, int, int]:
+    """Length of the union of each list of intervals, and of what both cover."""
+    if len(a) + len(b) > _FEW:
+        return _many(a, b)
+    first, second = _union(a), _union(b)
+    return _total(first), _total(second), _common(first, second)
+
+
+def _many(a: Pairs, b: Pairs) -> tuple[int, int, int]:
+    first, second = (_set(pairs) for pairs in (a, b))
+    return intervals.total(first), intervals.total(second), intervals.total(intervals.intersection(first, second))
+
+
+def _set(pairs: Pairs) -> intervals.Set:
+    table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return intervals.union(table[:, 0], table[:, 1])
+
+
+def _union(pairs: Pairs) -> Pairs:
+    merged: Pairs = []
+    for start, end in sorted(pairs):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        elif end > start:
+            merged.append((start, end))
+    return merged
+
+
+def _total(merged: Pairs) -> int:
+    return sum(end - start for start, end in merged)
+
+
+def _common(a: Pairs, b: Pairs) -> int:
+    return sum(max(0, min(end, other_end) - max(start, other)) for start, end in a for other, other_end in b)
+
+
+def _within(spans: Spans, start: int, end: int) -> Pairs:
     while spans and spans[0][1] <= start:
         spans.popleft()
-    inside = [(max(first, start), min(last, end)) for first, last in spans if first < end]
-    pairs = np.array(inside, dtype=np.int64).reshape(-1, 2)
-    return intervals.union(pairs[:, 0], pairs[:, 1])
+    return [(max(first, start), min(last, end)) for first, last in spans if first < end and last > start]

@@ -70,7 +70,7 @@ class Progress:
         self.step = 0
         self.phase: str | None = None
         self.thread = threading.main_thread().ident
-        self.before_close: list[Callable[[], None]] = []
+        self.before_close: list[Callable[[int], None]] = []
         self.closed: deque[tuple[int, Segment]] = deque()
         self.optimizers_alive = 0
         self._closing = 0
@@ -171,7 +171,7 @@ class Progress:
         current = self._current
         if current is not None and (current.backward_start or (current.collectives and not self._backwards)):
             for call in self.before_close:
-                call()
+                call(time_ns)
             current.end = time_ns
             current.cpu_ns, current.delay_ns = self._cpu_used(), self._queue.since_last()
             self._parts.append(current)
@@ -196,7 +196,7 @@ class Progress:
         if segment is None:
             return
         for call in self.before_close:
-            call()
+            call(end_ns)
         segment.end = end_ns
         segment.cpu_ns, segment.delay_ns = self._cpu_used(), self._queue.since_last()
         self._parts.append(segment)
@@ -207,12 +207,12 @@ class Progress:
 
     def _learn(self, segment: Segment) -> None:
         """Closes at once with one optimizer; else waits for the first that steps again."""
-        if self.optimizers_alive <= 1 or not segment.optimizers:
+        if self.step != HELD and (self.optimizers_alive <= 1 or not segment.optimizers):
             self._closing = segment.optimizers[-1] if segment.optimizers else 0
             self._close_parts()
             return
         seen = [part.optimizers[-1] for part in self._parts if part.optimizers]
-        if segment.optimizers[-1] in seen[:-1]:
+        if segment.optimizers and segment.optimizers[-1] in seen[:-1]:
             self._closing = seen[-2]
         elif self.step != HELD:
             self._first, self.step = self.step, HELD

@@ -63,7 +63,8 @@ class SeenGroup(ProcessGroup):
         """With a built-in hook of DDP's the buffer is what that has made of it."""
         if not self.plain or buffer.is_sparse:
             return Bucket(index, buffer, None, 1.0, in_place=False)
-        return Bucket(index, buffer, self._layout.bucket(index, buffer.numel()), float(self._real.size()), in_place=True, final=self._layout.final)
+        members, scale = self._layout.bucket(index, buffer.numel()), float(self._real.size())
+        return Bucket(index, buffer, members, scale, in_place=True, final=self._layout.final)
 
 
 def _delegate(name: str) -> Callable[..., Any]:

@@ -110,6 +110,7 @@ class Steps(Collector):
 
     def _begin(self) -> None:
         try:
+            self._forget_stale()
             for call in self.on_backward:
                 call()
             reset, updated = (False, False) if self._nested else self._evidence.since_last()
@@ -118,6 +119,11 @@ class Steps(Collector):
                 self._closed(step)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
+
+    def _forget_stale(self) -> None:
+        """An optimizer step that raised has no end."""
+        if self._nested and not _on_stack(self._outer):
+            self._nested, self._outer = 0, None
 
     def _end(self) -> None:
         try:
@@ -130,8 +136,7 @@ class Steps(Collector):
 
     def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         try:
-            if self._nested and not _on_stack(self._outer):
-                self._nested = 0
+            self._forget_stale()
             self._nested += 1
             if self._nested > 1:
                 return

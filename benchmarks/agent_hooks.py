@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""What observing costs: microseconds a parameter hook, and step time with all collectors over without.
+
+    python benchmarks/agent_hooks.py [--rounds 20] [--json FILE]
+
+Three pairs of gloo ranks of one thread take turns of a few steps: plain, plain again (A/A) and observed. The ratio of a
+round compares turns that follow each other; the medians over rounds are printed, A/A beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from dtscope_jupyter import agent
+from dtscope_jupyter.agent.parameters import Parameters
+from dtscope_jupyter.agent.recorder import Recorder
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+PAIRS = ("plain", "plain again", "observed")
+STEPS = 8
+WARM = 60
+LAYERS, WIDTH, BATCH = 8, 512, 96
+
+
+def _train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Tensor, steps: int) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+
+def _rank(rank: int, pair: str, folder: str, orders: Connection) -> None:
+    torch.set_num_threads(1)
+    armed = None
+    if pair == "observed":
+        own = Path(folder) / f"rank-{rank:04d}"
+        own.mkdir()
+        armed = agent.arm(agent.Config(folder=own, rank=rank, world_size=2, local_rank=rank))
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(*[layer for _ in range(LAYERS) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())])
+    model = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    batch = torch.randn(BATCH, WIDTH)
+    while steps := orders.recv():
+        start, cpu, thread = time.perf_counter(), time.process_time(), time.thread_time()
+        _train(model, optimizer, batch, steps)
+        used = time.process_time() - cpu, time.thread_time() - thread
+        orders.send(tuple(value / steps for value in (time.perf_counter() - start, *used)))
+    if armed is not None:
+        orders.send(armed.status())
+        armed.finish()
+    dist.destroy_process_group()
+
+
+class Pair:
+    """Two ranks that train when told to."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        context = mp.get_context("spawn")
+        folder.mkdir()
+        self.pipes, self.processes = [], []
+        for rank in range(2):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_rank, args=(rank, name, str(folder), theirs), daemon=True)
+            process.start()
+            self.pipes.append(ours)
+            self.processes.append(process)
+
+    def train(self, steps: int) -> tuple[float, float, float]:
+        """Seconds a step of the slower rank; CPU seconds a step of all threads and of the training thread, both ranks together."""
+        for pipe in self.pipes:
+            pipe.send(steps)
+        walls, cpus, threads = zip(*(pipe.recv() for pipe in self.pipes), strict=True)
+        return max(walls), sum(cpus), sum(threads)
+
+    def end(self, *, observed: bool) -> list[dict[str, Any]]:
+        """Ends the ranks; their own word on what they cost."""
+        for pipe in self.pipes:
+            pipe.send(0)
+        said = [pipe.recv() for pipe in self.pipes] if observed else []
+        for process in self.processes:
+            process.join(timeout=20)
+        return said
+
+
+def steps(rounds: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = [Pair(name, Path(folder) / str(number)) for number, name in enumerate(PAIRS)]
+        for pair in pairs:
+            pair.train(WARM)
+        turns = []
+        for turn in range(rounds):
+            order = [(turn + shift) % len(pairs) for shift in range(len(pairs))]
+            found = {number: pairs[number].train(STEPS) for number in order}
+            turns.append([found[number] for number in range(len(pairs))])
+        said = [pair.end(observed=name == "observed") for pair, name in zip(pairs, PAIRS, strict=True)][-1]
+    kinds = ("wall", "cpu", "training_thread_cpu")
+    ratios = {
+        f"{kind}_{name}": _spread([row[number][place] / row[0][place] for row in turns])
+        for place, kind in enumerate(kinds)
+        for number, name in ((1, "a_a"), (2, "observed"))
+    }
+    own = {"self_reported": max(status["cost_ratio"] for status in said), "writer_s": max(status["writer_s"] for status in said)}
+    return {"step_ms": 1e3 * statistics.median(row[0][0] for row in turns), "rounds": rounds, "steps_a_turn": STEPS, **ratios, **own}
+
+
+def _spread(values: list[float]) -> list[float]:
+    """Quartiles, the median in the middle."""
+    return statistics.quantiles(values, n=4)
+
+
+def parameter_hook(repeats: int = 60) -> dict[str, float]:
+    """Microseconds a parameter that the hook adds to a backward, hooks on and off in turn; control: off against off."""
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(100)])
+    batch = torch.randn(4, 16)
+    count = sum(1 for _ in model.parameters())
+
+    def backward() -> float:
+        loss = model(batch).sum()
+        start = time.perf_counter()
+        loss.backward()
+        return time.perf_counter() - start
+
+    differences, controls = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(repeats):
+            before = backward()
+            parameters = Parameters(Recorder(Path(folder), 0, 2**20))
+            parameters.add(model)
+            with_hooks = backward()
+            parameters.release()
+            after = backward()
+            differences.append((with_hooks - (before + after) / 2) / count * 1e6)
+            controls.append((after - before) / count * 1e6)
+    return {"us": statistics.median(differences), "control_us": statistics.median(controls), "parameters": count}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    hook, step = parameter_hook(), steps(options.rounds)
+    print(f"parameter hook     {hook['us']:6.2f} us   (control {hook['control_us']:+.2f} us; target 1.0 us)")
+    print(f"step without us    {step['step_ms']:6.1f} ms")
+    for kind in ("wall", "cpu", "training_thread_cpu"):
+        for name in ("a_a", "observed"):
+            low, middle, high = step[f"{kind}_{name}"]
+            print(f"{kind:20} {name:9} {middle:6.3f}   quartiles {low:.3f} to {high:.3f}")
+    print(f"cost by itself     {step['self_reported']:6.2%}")
+    if options.json:
+        machine = {"torch": torch.__version__, "python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
+        options.json.write_text(json.dumps({"hook": hook, "step": step, **machine}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
