@@ -149,27 +149,34 @@ export interface Verdict {
   readonly text: string;
 }
 
-/** What to read from the step's gradients, in words. */
-export function verdicts(rows: readonly GradientRow[], names: ReadonlyMap<number, string>): Verdict[] {
+/** What to read from the gradients, in words; `flat` is each rank's norm over all synchronised gradients of one step. */
+export function verdicts(
+  rows: readonly GradientRow[],
+  names: ReadonlyMap<number, string>,
+  flat: ReadonlyMap<number, number> | null,
+): Verdict[] {
   const out: Verdict[] = [];
-  const synced = rows.filter((r) => !Number.isNaN(r.synced));
-  if (synced.length) {
-    const apart = worstDisagreement(synced);
+  if (flat) {
+    const sorted = [...flat].sort((a, b) => a[1] - b[1]);
+    const [low, high] = [sorted[0], sorted[sorted.length - 1]];
+    const agree = high[1] - low[1] <= 1e-4 * Math.abs(high[1]);
     out.push(
-      apart.share <= 1e-4
-        ? { good: true, text: "synced gradients agree on all ranks" }
-        : { good: false, text: `synced gradients differ, most in ${names.get(apart.id) ?? apart.id}` },
+      agree ? { good: true, text: "synced gradients agree on all ranks" } : { good: false, text: differ(rows, names, low[0], high[0]) },
     );
   }
   const counted = rows.filter((r) => !Number.isNaN(r.nonfinite));
   const bad = counted.filter((r) => r.nonfinite > 0);
-  if (bad.length)
-    out.push({
-      good: false,
-      text: `non-finite values on rank ${[...new Set(bad.map((r) => r.rank))].sort((a, b) => a - b).join(", ")}, in ${names.get(bad[0].id) ?? bad[0].id}`,
-    });
-  else if (counted.length) out.push({ good: true, text: "no non-finite value" });
+  if (bad.length) {
+    const who = [...new Set(bad.map((r) => r.rank))].sort((a, b) => a - b).join(", ");
+    out.push({ good: false, text: `non-finite values on rank ${who}, in ${names.get(bad[0].id) ?? bad[0].id}` });
+  } else if (counted.length) out.push({ good: true, text: "no non-finite value" });
   return out;
+}
+
+function differ(rows: readonly GradientRow[], names: ReadonlyMap<number, string>, low: number, high: number): string {
+  const apart = worstDisagreement(rows.filter((r) => !Number.isNaN(r.synced)));
+  const where = apart.share > 1e-4 ? `, most in ${names.get(apart.id) ?? apart.id}` : "";
+  return `synced gradients differ between rank ${low} and rank ${high}${where}`;
 }
 
 function worstDisagreement(rows: readonly GradientRow[]): { id: number; share: number } {

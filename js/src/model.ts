@@ -27,6 +27,9 @@ export interface Status {
   damaged: number;
 }
 
+/** How far back to look for a step that all ranks have sampled. */
+const MANY_STEPS = 200;
+
 const NEW_STATUS: Status = {
   title: "",
   world_size: null,
@@ -199,10 +202,32 @@ export class Model {
     return best < 0 ? null : best;
   }
 
-  gradients(step: number): GradientRow[] {
-    const out: GradientRow[] = [];
-    this.tables.gradients.each(step, (c, i) => {
-      out.push({
+  /**
+   * Gradients up to a step of which `column` is known: of the newest step that most ranks have where ranks are to be compared,
+   * else each rank's own newest, as ranks sample at different steps.
+   */
+  gradients(step: number, column: string, together: boolean): { rows: GradientRow[]; from: number; to: number } | null {
+    const newest = new Map<number, number>();
+    const ranksAt = new Map<number, Set<number>>();
+    for (const { columns: c, length, minStep } of this.tables.gradients.segments) {
+      if (minStep > step) continue;
+      for (let i = 0; i < length; i++) {
+        const [at, rank] = [c.step[i], c.rank[i]];
+        if (at > step || Number.isNaN(c[column][i])) continue;
+        if (at > (newest.get(rank) ?? -1)) newest.set(rank, at);
+        if (together && at > step - MANY_STEPS) ranksAt.set(at, (ranksAt.get(at) ?? new Set()).add(rank));
+      }
+    }
+    if (!newest.size) return null;
+    if (together) {
+      const [best] = [...ranksAt].sort((a, b) => b[1].size - a[1].size || b[0] - a[0]);
+      if (best) for (const rank of newest.keys()) newest.set(rank, best[1].has(rank) ? best[0] : -1);
+    }
+    const steps = [...newest.values()].filter((s) => s >= 0);
+    const rows: GradientRow[] = [];
+    this.tables.gradients.eachOf(new Set(steps), (c, i) => {
+      if (newest.get(c.rank[i]) !== c.step[i]) return;
+      rows.push({
         id: c.parameter_id[i],
         rank: c.rank[i],
         ready: c.ready_ns[i],
@@ -211,7 +236,22 @@ export class Model {
         nonfinite: c.nonfinite[i],
       });
     });
-    return out;
+    return { rows, from: Math.min(...steps), to: Math.max(...steps) };
+  }
+
+  /** The flat norm of synchronised gradients by rank, at the newest step up to `step` that every known rank has; null without. */
+  syncedNorms(step: number): { step: number; norms: Map<number, number> } | null {
+    const found = new Map<number, Map<number, number>>();
+    for (const { columns: c, length, minStep, maxStep } of this.tables.steps.segments) {
+      if (minStep > step || maxStep < step - MANY_STEPS) continue;
+      for (let i = 0; i < length; i++) {
+        const at = c.step[i];
+        if (at > step || at < step - MANY_STEPS || Number.isNaN(c.synced_norm[i])) continue;
+        found.set(at, (found.get(at) ?? new Map()).set(c.rank[i], c.synced_norm[i]));
+      }
+    }
+    const [best] = [...found].sort((a, b) => b[1].size - a[1].size || b[0] - a[0]);
+    return best && best[1].size > 1 ? { step: best[0], norms: best[1] } : null;
   }
 
   tiles(step: number, id: number): Tile[] {

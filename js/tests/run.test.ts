@@ -238,6 +238,11 @@ describe("gradients", () => {
   it("say whether ranks agree and values are finite", () => {
     const base = { id: 0, ready: 1, local: 1, synced: 2, nonfinite: 0 };
     const name = new Map([[0, "wte.weight"]]);
+    const flat = (a: number, b: number) =>
+      new Map([
+        [0, a],
+        [1, b],
+      ]);
     expect(
       verdicts(
         [
@@ -245,6 +250,7 @@ describe("gradients", () => {
           { ...base, rank: 1 },
         ],
         name,
+        flat(2, 2),
       ).every((v) => v.good),
     ).toBe(true);
     const bad = verdicts(
@@ -253,8 +259,13 @@ describe("gradients", () => {
         { ...base, rank: 1, synced: 2.1, nonfinite: 4 },
       ],
       name,
+      flat(2, 2.1),
     );
-    expect(bad.map((v) => v.text)).toEqual(["synced gradients differ, most in wte.weight", "non-finite values on rank 1, in wte.weight"]);
+    expect(bad.map((v) => v.text)).toEqual([
+      "synced gradients differ between rank 0 and rank 1, most in wte.weight",
+      "non-finite values on rank 1, in wte.weight",
+    ]);
+    expect(verdicts([{ ...base, rank: 0, nonfinite: Number.NaN }], name, null)).toEqual([]);
   });
 });
 

@@ -83,24 +83,27 @@ export class GradientsPanel implements Panel {
     this.range();
     const wanted = here.step ?? model.matrix.lastStep;
     if (!this.picked) this.prefer(wanted);
-    const step = model.stepWith("gradients", wanted, COLUMNS[this.metric]);
-    this.surface.root.parentElement!.hidden = step === null;
-    this.empty.hidden = step !== null;
-    if (step === null) {
+    const found = model.gradients(wanted, COLUMNS[this.metric], this.metric === "synced" || this.metric === "disagreement");
+    this.surface.root.parentElement!.hidden = !found;
+    this.empty.hidden = !!found;
+    if (!found) {
+      const label = GRADIENT_METRICS[this.metric].label;
       say(
         this.empty,
-        model.matrix.columns
-          ? `No ${GRADIENT_METRICS[this.metric].label} of a gradient has been recorded up to this step.`
-          : "No step has been recorded yet.",
+        model.matrix.columns ? `No ${label} of a gradient has been recorded up to this step.` : "No step has been recorded yet.",
       );
       say(this.frame.sub, "");
       this.pictures.hidden = true;
       return;
     }
     this.build();
-    const earlier = step === wanted ? "" : `, the last recorded before step ${integer(wanted)}`;
-    say(this.frame.sub, `${GRADIENT_METRICS[this.metric].what} · step ${integer(step)}${earlier}`);
-    this.draw(step, model.gradients(step));
+    const { from, to } = found;
+    const at =
+      from < to
+        ? `steps ${integer(from)} to ${integer(to)}, each rank's last sample`
+        : `step ${integer(to)}${to < wanted ? ", the last sample" : ""}`;
+    say(this.frame.sub, `${GRADIENT_METRICS[this.metric].what} · ${at}`);
+    this.draw(to, found.rows);
   }
 
   /** Shows what there is until the user has chosen: norms, else when gradients were ready. */
@@ -138,7 +141,9 @@ export class GradientsPanel implements Panel {
     this.table = { ranks, values: values(this.shown, ranks, rows, this.metric), step, left: 0 };
     this.surface.paint(this.shown.length * HIGH + 24, (pen, width) => this.cells(pen, width));
     const names = new Map(this.parameters.map((p) => [p.id, p.name]));
-    const list = verdicts(rows, names).map((v) => h("div", { class: v.good ? "" : "dts-costs" }, `${v.good ? "✓" : "✕"} ${v.text}`));
+    const list = verdicts(rows, names, this.context.model.syncedNorms(step)?.norms ?? null).map((v) =>
+      h("div", { class: v.good ? "" : "dts-costs" }, `${v.good ? "✓" : "✕"} ${v.text}`),
+    );
     fill(this.words, ...list, h("div.dts-sub", {}, this.spread(rows, names)));
     tilesView(this.context, this.pictures, this.shown[this.line], step, colors);
   }
