@@ -2,19 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often the diagnosis is right, and how long it takes.
 
-usage: python benchmarks/diagnosis.py [captures] [simulated] [--runs N] [--ranks N] [--first SEED]
+usage: python benchmarks/diagnosis.py [captures] [simulated] [injected] [clean] [--runs N] [--ranks N] [--first SEED] [--seeds N]
+
+`injected` rehearses each fault on 2 to 4 gloo ranks with sizes and ranks drawn at random, `clean` trains healthy models on 2. Both
+need a machine that is otherwise idle: on a busy one a rank that waits for a CPU is late, and that is no false alarm.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-from dtscope_jupyter import ingest, simulate
+import dtscope_jupyter as dts
+from dtscope_jupyter import ingest, session, simulate
 from dtscope_jupyter.diagnosis import Diagnosis, Finding, diagnose
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.launch import RankError
 from dtscope_jupyter.simulate.scenarios import draw
 
 CAPTURES: dict[str, tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...]] = {
@@ -70,6 +78,87 @@ def simulated(runs: int, ranks: int, first: int) -> None:
     print(f"diagnose(): median {sorted(times)[len(times) // 2]:.2f} s, longest {max(times):.2f} s")
 
 
+INJECTED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "straggler": ("straggler", ("compute",)),
+    "host_stall": ("straggler", ("host_stall", "input")),
+    "slow_link": ("slow_link", ("bandwidth", "latency", "unknown")),
+    "nan": ("nonfinite", ("gradient",)),
+    "desync": ("desync", ("values",)),
+    "hang": ("hang", ("host_stuck",)),
+    "copy": ("implicit_copy", ("non_contiguous",)),
+}
+
+
+def train(steps: int, width: int, layers: int, batch: int) -> None:
+    """An ordinary DDP program."""
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group()
+    torch.manual_seed(0)
+    parts = [part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.ReLU())]
+    model = DistributedDataParallel(torch.nn.Sequential(*parts))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        loss = model(torch.randn(batch, width)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.destroy_process_group()
+
+
+def profiled(folder: Path, world_size: int, faults: list[dict[str, object]], model: tuple[int, int, int, int]) -> Diagnosis:
+    """The diagnosis of one recorded run; a run that the fault ends is opened all the same."""
+    session.current().faults = faults
+    try:
+        return dts.profile(train, nprocs=world_size, args=model, directory=folder, timeout=60, on_hang="stop").diagnose()
+    except (DtscopeError, RankError):
+        return dts.open(folder).diagnose()
+
+
+def injected(seeds: int, first: int) -> None:
+    print(f"{'fault':12} {'runs':>4} {'kind, ranks':>11} {'cause':>5}")
+    for fault, (kind, causes) in INJECTED.items():
+        named = right = 0
+        for seed in range(first, first + seeds):
+            draw_from = random.Random(f"{fault}{seed}")
+            world_size = draw_from.choice([2, 3, 4])
+            rank = draw_from.randrange(world_size)
+            model = (30, draw_from.choice([128, 256, 512]), draw_from.choice([2, 4]), 64)
+            told: dict[str, object] = {
+                "fault": fault,
+                "rank": rank,
+                "ms": draw_from.choice([30, 50, 80]),
+                "step": draw_from.choice([5, 10]),
+            }
+            with tempfile.TemporaryDirectory() as folder:
+                found = profiled(Path(folder) / "run", world_size, [told], model)
+            wanted = set(range(world_size)) if fault == "slow_link" else {rank}
+            fits = [each for each in found.findings if each.kind == kind and _names(each, wanted)]
+            named, right = named + bool(fits), right + any(each.cause in causes for each in fits)
+        print(f"{fault:12} {seeds:4} {named / seeds:11.0%} {right / seeds:5.0%}")
+
+
+def clean(runs: int, first: int) -> None:
+    alarms = 0
+    for seed in range(first, first + runs):
+        draw_from = random.Random(seed)
+        model = (
+            draw_from.choice([20, 40]),
+            draw_from.choice([64, 256, 512, 1024]),
+            draw_from.choice([2, 4, 8]),
+            draw_from.choice([16, 64, 256]),
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            found = profiled(Path(folder) / "run", 2, [], model)
+        loud = [each for each in found.findings if each.severity != "info"]
+        alarms += bool(loud)
+        for each in loud:
+            print(f"seed {seed}, model {model}: {each.sentence}")
+    print(f"{runs} clean runs of 2 gloo ranks: {alarms} with an alarm")
+
+
 def judge(found: Diagnosis, faults: list[simulate.Fault], ranks: int) -> str:
     """right: every fault named with its ranks and cause, and nothing else of severity warning or above.
 
@@ -96,15 +185,20 @@ def _names(finding: Finding, wanted: set[int]) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="*", choices=["captures", "simulated"], default=["captures", "simulated"])
+    parser.add_argument("what", nargs="*", choices=["captures", "simulated", "injected", "clean"], default=["captures", "simulated"])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--ranks", type=int, default=1024)
     parser.add_argument("--first", type=int, default=100_000, help="first seed; those below 10,000 were used for tuning")
+    parser.add_argument("--seeds", type=int, default=10, help="injected runs a fault; five times as many clean runs")
     options = parser.parse_args()
     if "captures" in options.what:
         captures()
     if "simulated" in options.what:
         simulated(options.runs, options.ranks, options.first)
+    if "injected" in options.what:
+        injected(options.seeds, options.first)
+    if "clean" in options.what:
+        clean(5 * options.seeds, options.first)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from analysis_rows import at, collective, tables
+
+from dtscope_jupyter import simulate
+from dtscope_jupyter.diagnosis import diagnose
+from dtscope_jupyter.ingest import stacks
+from dtscope_jupyter.simulate import Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUP = [{"rank": rank, "process_group": "0", "backend": "gloo", "ranks": [0, 1, 2]} for rank in range(3)]
+
+
+def said(found: dict[str, pa.Table]) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(each.kind, each.cause, each.ranks) for each in diagnose(found).findings]
+
+
+def ended_run(last: dict[int, float | None], **more: list[dict[str, Any]]) -> dict[str, pa.Table]:
+    """Ten whole collectives of three ranks, then one that lasts so many ms on each rank; None where the rank has none."""
+    rows = [collective(rank, seq, 10 * seq, 10 * seq + 2, enqueue_ns=at(10 * seq), state="completed") for rank in range(3) for seq in range(10)]
+    rows += [
+        collective(rank, 10, 100, 100 + lasts, enqueue_ns=at(100), state="completed") for rank, lasts in last.items() if lasts is not None
+    ]
+    steps = [{"rank": rank, "step": step, "start_ns": at(10 * step), "end_ns": at(10 * step + 9)} for rank in range(3) for step in range(9)]
+    return tables(collectives=rows, groups=GROUP, steps=steps, **more)
+
+
+def test_a_collective_that_ended_by_an_error_after_long_waiting_was_a_hang() -> None:
+    assert said(ended_run({0: 7000, 1: 7100, 2: None})) == [("hang", "host_stuck", (2,))]
+
+
+def test_last_rows_lost_by_a_killed_rank_are_no_hang() -> None:
+    assert said(ended_run({0: 2, 1: 2, 2: None})) == []
+
+
+def test_a_rank_that_died_is_named_although_its_peers_ended_at_once() -> None:
+    exits = [{"rank": 2, "kind": "exit", "time_ns": at(150), "value": -9.0, "text": "ended with exit code -9"}]
+    assert said(ended_run({0: 30, 1: 30, 2: None}, notes=exits)) == [("hang", "process_died", (2,))]
+
+
+def test_an_exit_at_the_end_of_a_whole_run_is_none() -> None:
+    exits = [{"rank": 2, "kind": "exit", "time_ns": at(150), "value": -6.0, "text": "ended with exit code -6"}]
+    assert said(ended_run({0: 2, 1: 2, 2: 2}, notes=exits)) == []
+
+
+def test_gloo_s_last_word_tells_a_mismatch_of_sizes() -> None:
+    word = "ended with exit code -6: what(): op.preamble.length <= op.nbytes. 131584 vs 4. Received data size doesn't match expected size."
+    exits = [{"rank": 2, "kind": "exit", "time_ns": at(150), "value": -6.0, "text": word}]
+    assert said(ended_run({0: 30, 1: 30, 2: None}, notes=exits)) == [("desync", "shape", (2,))]
+
+
+def test_gradients_that_differ_in_the_torn_last_step_alone_are_no_desync() -> None:
+    assert said(simulate.run(4, 12, [Fault("desync", "values", (1,), first=11)])) == []
+    assert said(simulate.run(4, 12, [Fault("desync", "values", (1,), first=10)])) == [("desync", "values", (1,))]
+
+
+def starved(rank: int, cpu: float) -> dict[str, pa.Table]:
+    """A run on CPUs in which a rank is late, works `cpu` ms more in each step, and waits for a CPU in the rest of it."""
+    found = simulate.run(2, 20, [Fault("straggler", "host_stall", (rank,), 0.6)], device=None)
+    steps = found["steps"]
+    mine = [one == rank for one in steps["rank"].to_pylist()]
+    delay = [30.0 - cpu if own else 0.1 for own in mine]
+    place = steps.schema.get_field_index("thread_delay_ms")
+    steps = steps.set_column(place, steps.schema.field(place), pa.array(delay, pa.float64()))
+    place = steps.schema.get_field_index("thread_cpu_ms")
+    used = [value + (cpu if own else 0.0) for value, own in zip(steps["thread_cpu_ms"].to_pylist(), mine, strict=True)]
+    return {**found, "steps": steps.set_column(place, steps.schema.field(place), pa.array(used, pa.float64()))}
+
+
+def test_a_rank_that_waits_for_a_cpu_is_no_stalled_program() -> None:
+    (finding,) = diagnose(starved(1, 0.0)).findings
+    assert (finding.kind, finding.cause, finding.ranks) == ("straggler", "host_stall", (1,))
+    assert "waited" in finding.sentence
+    assert "core of its own" in finding.advice
+
+
+def test_a_rank_that_has_more_work_on_a_busy_cpu_is_late_by_its_work() -> None:
+    assert said(starved(1, 10.0)) == [("straggler", "compute", (1,))]
+
+
+STACKS = """\
+Thread 0x00007f25f2dbd6c0 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
+
+Thread 0x00007f2620c03b80 (most recent call first):
+  File "/venv/lib/python3.11/site-packages/torch/autograd/graph.py", line 865 in _engine_run_backward
+  File "/home/me/train.py", line 42 in step
+  File "/home/me/train.py", line 77 in main
+"""
+
+
+def test_a_stack_tells_where_the_users_code_stood(tmp_path: Path) -> None:
+    file = tmp_path / "stacks-000.txt"
+    file.write_text(STACKS)
+    (row,) = stacks.read(file, 3)["host"].to_pylist()
+    assert (row["rank"], row["kind"], row["line"], row["detail"]) == (3, "stack", "/home/me/train.py:42", "step")
+
+
+@pytest.mark.parametrize("text", ["", "no stack at all", "Thread 0x1 (most recent call first):\n", "\x00\xff"])
+def test_a_file_without_a_stack_tells_nothing(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "stacks-000.txt"
+    file.write_text(text)
+    assert stacks.read(file, 0) == {}
