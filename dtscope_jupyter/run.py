@@ -45,7 +45,7 @@ class Run:
         name: str = "run",
         path: Path | None = None,
         world_size: int | None = None,
-        topology: nx.Graph[str] | None = None,
+        topology: nx.MultiGraph[str] | None = None,
     ) -> None:
         """A run of given tables, every one of `schema.TABLES`; `open` makes one from files."""
         self.name = name

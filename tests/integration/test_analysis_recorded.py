@@ -22,7 +22,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 value = []
 for number in range(14):
     if rank == 1 and number > 2:
-        time.sleep(0.03)
+        time.sleep(0.2)
     optimizer.zero_grad()
     model(torch.randn(64, 256)).square().mean().backward()
     optimizer.step()
@@ -37,12 +37,18 @@ def recorded(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> agent_ra
 
 
 def test_overlap_is_the_ranks_own(recorded: agent_ranks.Recorded) -> None:
+    """In steps that no late end of a collective reaches into or out of, as on a busy machine: the rank cuts there."""
     run = runs.open(recorded.folder)
-    ours = run.overlap(["rank", "step"])
-    own = run.table("steps").sort_values(["rank", "step"])
-    assert ours["step"].tolist() == own["step"].tolist()
+    keys = ["rank", "step"]
+    own = run.table("steps").sort_values(keys).reset_index(drop=True)
+    last = run.table("collectives").groupby(keys)["end_ns"].max().to_numpy()
+    crosses = last > own["end_ns"].to_numpy()
+    clean = ~crosses & ~np.roll(crosses, 1)
+    ours = run.overlap(keys)
+    assert ours[keys].to_numpy().tolist() == own[keys].to_numpy().tolist()
+    assert clean.any()
     for figure in ("comm_ms", "compute_ms", "overlap_ms", "exposed_ms"):
-        assert ours[figure].to_numpy() == pytest.approx(own[figure].to_numpy(), abs=0.05)
+        assert ours[figure].to_numpy()[clean] == pytest.approx(own[figure].to_numpy()[clean], abs=0.05)
 
 
 def test_overlap_agrees_with_ddps_own(recorded: agent_ranks.Recorded) -> None:
@@ -58,8 +64,8 @@ def test_the_late_rank_makes_the_other_wait(recorded: agent_ranks.Recorded) -> N
     run = runs.open(recorded.folder)
     by_step = run.waits(["rank", "step"])
     late = by_step[by_step["step"] > 2].groupby("rank")["wait_ms"].sum()
-    assert late[0] > 10 * 30, "rank 1 sleeps 30 ms in each of 11 steps"
-    assert late[0] > late[1]
+    assert late[0] > 1100, "rank 1 sleeps 200 ms in each of 11 steps"
+    assert late[0] > 2 * late[1]
     each = run.waits("collective")
     assert len(each) == len(recorded.of("collectives", 0))
     assert each["ranks"].tolist() == [2] * len(each)
