@@ -186,7 +186,8 @@ def _finding(evidence: Evidence, stuck: list[Pending], ranks: tuple[int, ...], c
     begun = f"{each.operation} {each.seq} of process group {each.process_group}"
     who = name_ranks(ranks) if ranks else "No rank is missing"
     does = "died" if cause == "process_died" else "hangs" if len(ranks) == 1 else "hang"
-    text = f"{who} {does}: {name_ranks(tuple(waiting)).lower()} {'waits' if len(waiting) == 1 else 'wait'} in {begun}, {WHAT[cause]}{where}."
+    wait = "waits" if len(waiting) == 1 else "wait"
+    text = f"{who} {does}: {name_ranks(tuple(waiting)).lower()} {wait} in {begun}, {WHAT[cause]}{where}."
     if not ranks:
         text = f"All members wait in {begun} and it does not end."
     if evidence.live:

@@ -25,7 +25,8 @@ def said(found: dict[str, pa.Table]) -> list[tuple[str, str, tuple[int, ...]]]:
 
 def ended_run(last: dict[int, float | None], **more: list[dict[str, Any]]) -> dict[str, pa.Table]:
     """Ten whole collectives of three ranks, then one that lasts so many ms on each rank; None where the rank has none."""
-    rows = [collective(rank, seq, 10 * seq, 10 * seq + 2, enqueue_ns=at(10 * seq), state="completed") for rank in range(3) for seq in range(10)]
+    whole = [(rank, seq) for rank in range(3) for seq in range(10)]
+    rows = [collective(rank, seq, 10 * seq, 10 * seq + 2, enqueue_ns=at(10 * seq), state="completed") for rank, seq in whole]
     rows += [
         collective(rank, 10, 100, 100 + lasts, enqueue_ns=at(100), state="completed") for rank, lasts in last.items() if lasts is not None
     ]
