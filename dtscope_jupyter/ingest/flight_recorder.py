@@ -19,6 +19,7 @@ from dtscope_jupyter.ingest import operations, rows
 from dtscope_jupyter.ingest.communication import UNKNOWN_GROUP, ranks_in
 from dtscope_jupyter.ingest.files import Stream, Unreadable, rank_of
 from dtscope_jupyter.ingest.part import Part
+from dtscope_jupyter.ingest.stacks import is_library
 from dtscope_jupyter.ingest.unpickle import plain_value
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 512 * 2**20
 _PEER = re.compile(r"(\d+)(->|<-)(\d+)")
-_LIBRARY = re.compile(r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]+)/|^<")
 _TORCH_FILES = frozenset(("distributed.py", "distributed_c10d.py", "c10d_logger.py", "utils.py", "module.py", "_tensor.py", "graph.py"))
 _STATES = ("scheduled", "started", "completed")
 
@@ -229,7 +229,7 @@ def _peer(entry: Entry, members: list[int] | None) -> int | None:
 
 def _line(frames: list[Frame]) -> str | None:
     """The innermost line that is not torch's own."""
-    user = next((f for f in frames if f.filename and not _LIBRARY.search(f.filename) and f.filename not in _TORCH_FILES), None)
+    user = next((f for f in frames if f.filename and not is_library(f.filename) and f.filename not in _TORCH_FILES), None)
     return f"{user.filename}:{user.line}" if user else None
 
 

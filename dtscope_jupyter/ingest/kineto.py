@@ -15,6 +15,7 @@ from dtscope_jupyter.ingest.columns import ABSENT, Columns, SpanKind
 from dtscope_jupyter.ingest.files import Stream, Unreadable, rank_of
 from dtscope_jupyter.ingest.part import Part
 from dtscope_jupyter.ingest.reader import Reader
+from dtscope_jupyter.ingest.stacks import Stacks
 from dtscope_jupyter.ingest.timeline import PHASES, timeline
 
 if TYPE_CHECKING:
@@ -127,7 +128,9 @@ class _Trace:
         only = groups[0]["process_group"] if len(groups) == 1 else communication.UNKNOWN_GROUP
         sizes = {group["process_group"]: len(group["ranks"]) for group in groups if group["ranks"]}
         any_size = min(sizes.values()) if len(set(sizes.values())) == 1 else None
+        stacks = Stacks(self.host, self.words)
         for row in found:
+            row["line"] = stacks.line(row["thread"], row["enqueue_ns"]) if row["thread"] is not None else None
             row["process_group"] = row.get("process_group") or only
             row["group_size"] = row.get("group_size") or sizes.get(row["process_group"], any_size)
             if "sent" in row:

@@ -1,54 +1,54 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stacks as Python's faulthandler writes them -> a row of `host`: where the user's code stood."""
+"""The user's line that a host was in, from a trace recorded with stacks."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from dtscope_jupyter.ingest import rows
+import numpy as np
+
+from dtscope_jupyter.ingest.columns import SpanKind
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from dtscope_jupyter.ingest.columns import Spans
 
-    import pyarrow as pa
-
-_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):")
-_FRAME = re.compile(r'\s*File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)')
-_NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/lib/python3", "/dtscope_jupyter/", "<frozen ")
-_MOST_BYTES = 4 * 2**20
+_FUNCTION = re.compile(r"(?P<file>[^<(]+)\((?P<line>\d+)\): ")
+_LIBRARY = re.compile(r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]+)/|^<|^(threading|runpy|contextlib)\.py$")
+_DEPTH = 64
 
 
-def read(path: Path, rank: int) -> dict[str, pa.Table]:
-    """The newest stack of the main thread in a file, as one row; no row where there is none.
-
-    `line` is the innermost frame outside of the library, of torch and of other packages, `detail` that frame's function.
-    """
-    with path.open("rb") as file:
-        text = file.read(_MOST_BYTES).decode(errors="replace")
-    frame = _users(_main_thread(text))
-    if frame is None:
-        return {}
-    time_ns = path.stat().st_mtime_ns
-    row = {
-        "rank": rank, "kind": "stack", "start_ns": time_ns, "end_ns": time_ns,
-        "detail": frame["function"], "line": f"{frame['file']}:{frame['line']}",
-    }  # fmt: skip
-    return {"host": rows.from_rows("host", [row])}
+def is_library(file: str) -> bool:
+    """Whether a file is torch's, another package's or Python's own, by its path."""
+    return _LIBRARY.search(file) is not None
 
 
-def _main_thread(text: str) -> list[re.Match[str]]:
-    """The frames of the last thread in the file: faulthandler writes the main thread last."""
-    frames: list[re.Match[str]] = []
-    for line in text.splitlines():
-        if _THREAD.match(line):
-            frames = []
-        elif frame := _FRAME.match(line):
-            frames.append(frame)
-    return frames
+class Stacks:
+    """The python_function spans of users' files, by thread."""
+
+    def __init__(self, host: Spans, words: list[str]) -> None:
+        """Without such spans no line is ever known."""
+        lines = {code: line for code in np.unique(host.name[host.kind == SpanKind.python]).tolist() if (line := _line(words[code]))}
+        rows = np.flatnonzero((host.kind == SpanKind.python) & np.isin(host.name, list(lines)))
+        rows = rows[np.lexsort((-host.end[rows], host.start[rows]))]
+        self._lines = lines
+        self._spans = host.chosen(rows)
+        self._threads = {thread: np.flatnonzero(self._spans.where == thread) for thread in np.unique(self._spans.where).tolist()}
+
+    def line(self, thread: int, time: int) -> str | None:
+        """file:line of the innermost function of a user that `thread` was in, else any other thread: backward runs on torch's own."""
+        mine = self._threads.get(thread)
+        others = [rows for other, rows in self._threads.items() if other != thread]
+        for rows in (mine, *others) if mine is not None else others:
+            after = int(np.searchsorted(self._spans.start[rows], time, side="right"))
+            inside = rows[max(0, after - _DEPTH) : after]
+            inside = inside[self._spans.end[inside] >= time]
+            if len(inside):
+                return self._lines[int(self._spans.name[inside[-1]])]
+        return None
 
 
-def _users(frames: list[re.Match[str]]) -> re.Match[str] | None:
-    own = (frame for frame in frames if not any(part in frame["file"] for part in _NOT_THE_USERS))
-    return next(own, frames[0] if frames else None)
+def _line(function: str) -> str | None:
+    match = _FUNCTION.match(function)
+    return f"{match['file']}:{match['line']}" if match and not is_library(match["file"]) else None

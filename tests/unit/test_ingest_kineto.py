@@ -217,6 +217,20 @@ def test_gloo_collectives_are_enqueued_by_their_c10d_calls() -> None:
     assert step.exposed_ms.to_numpy() == pytest.approx((step.comm_ms - step.overlap_ms).to_numpy())
 
 
+@pytest.mark.parametrize(("thread", "line"), [(1, "/home/me/train.py:33"), (5, "/home/me/train.py:33")])
+def test_the_line_comes_from_the_stack_of_the_thread_or_else_of_another(tmp_path: Path, thread: int, line: str) -> None:
+    frames = [
+        "/home/me/train.py(9): <module>",
+        "/home/me/train.py(33): step",
+        "torch/autograd/__init__.py(83): backward",
+        "<built-in method run>",
+    ]
+    stack = [event("python_function", name, depth, 100 - 2 * depth) for depth, name in enumerate(frames)]
+    other = event("python_function", "/home/me/train.py(77): later", 200, 9)
+    found = _read(tmp_path, [*stack, other, launch(40, 9, thread), kernel("ncclDevKernel_AllReduce", 500, 50, 9)])
+    assert _first(found, "collectives", "line") == (line,)
+
+
 def test_a_trace_without_steps_is_one_step(tmp_path: Path) -> None:
     found = _read(tmp_path, [launch(5, 1), kernel("gemm", 10, 5, 1)])
     assert _table(found, "steps")[["step", "compute_ms"]].to_numpy().tolist() == [[0, 0.005]]
