@@ -88,11 +88,11 @@ class AttemptReader:
         if not new:
             return 0
         from dtscope_jupyter import ingest
-        from dtscope_jupyter.ingest import stacks
+        from dtscope_jupyter.ingest import stack_files
 
         for path in new:
             try:
-                self._files[path] = stacks.read(path, rank) if path.suffix == ".txt" else ingest.read([path], rank=rank).tables
+                self._files[path] = stack_files.read(path, rank) if path.suffix == ".txt" else ingest.read([path], rank=rank).tables
             except DtscopeError as error:
                 note = {"rank": rank, "kind": "unreadable", "name": path.name, "text": str(error)}
                 self._files[path] = {"notes": pa.Table.from_pylist([note], schema.NOTES.arrow)}

@@ -10,7 +10,7 @@ from analysis_rows import at, collective, tables
 
 from dtscope_jupyter import simulate
 from dtscope_jupyter.diagnosis import diagnose
-from dtscope_jupyter.ingest import stacks
+from dtscope_jupyter.ingest import stack_files
 from dtscope_jupyter.simulate import Fault
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ Thread 0x00007f2620c03b80 (most recent call first):
 def test_a_stack_tells_where_the_users_code_stood(tmp_path: Path) -> None:
     file = tmp_path / "stacks-000.txt"
     file.write_text(STACKS)
-    (row,) = stacks.read(file, 3)["host"].to_pylist()
+    (row,) = stack_files.read(file, 3)["host"].to_pylist()
     assert (row["rank"], row["kind"], row["line"], row["detail"]) == (3, "stack", "/home/me/train.py:42", "step")
 
 
@@ -110,4 +110,4 @@ def test_a_stack_tells_where_the_users_code_stood(tmp_path: Path) -> None:
 def test_a_file_without_a_stack_tells_nothing(tmp_path: Path, text: str) -> None:
     file = tmp_path / "stacks-000.txt"
     file.write_text(text)
-    assert stacks.read(file, 0) == {}
+    assert stack_files.read(file, 0) == {}
