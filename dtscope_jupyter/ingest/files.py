@@ -106,14 +106,24 @@ class Stream:
 
 
 def find(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files of `paths`, folders walked without following links; DtscopeError where one does not exist."""
+    """The files of `paths`, each once; folders are walked without following links, hidden names in them left out.
+
+    DtscopeError where one of `paths` does not exist.
+    """
+    seen: set[Path] = set()
     for path in paths:
-        if path.is_dir():
-            yield from (Path(folder) / name for folder, _, names in sorted(os.walk(path)) for name in sorted(names))
-        elif path.exists():
-            yield path
-        else:
+        if not path.exists():
             raise DtscopeError(f"no file or folder {str(path)!r}: give a trace, a dump or a folder of them")
+        for file in _walk(path) if path.is_dir() else (path,):
+            if (real := file.absolute()) not in seen:
+                seen.add(real)
+                yield file
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(folder) / name for name in sorted(names) if not name.startswith("."))
 
 
 def identify(path: Path) -> Source:

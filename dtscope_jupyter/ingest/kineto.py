@@ -79,11 +79,12 @@ class _Trace:
         for row in told:
             seen[row["row"]] = row["enqueue_ns"] if row["enqueue_ns"] is not None else seen[row["row"]]
         step, phase = self.timeline.steps_at(seen), self.timeline.phases_at(seen)
+        compute = kinds == SpanKind.compute if len(device) else steps.operators(host, kinds, self.columns.host.args)
         spans = self._spans(kinds, step, phase, told)
         tables = {
             "spans": spans,
             "collectives": self._collective_rows(told, step, phase),
-            "steps": steps.summed(self.rank, self.timeline, kinds, step, host, device, self.base),
+            "steps": steps.summed(self.rank, self.timeline, kinds == SpanKind.comm, compute, step, host, device, self.base),
             "groups": rows.from_rows("groups", self._groups()),
             "clocks": rows.from_rows("clocks", self._clocks()),
             "host": self._waits(step),

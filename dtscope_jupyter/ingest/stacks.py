@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""The user's line that a host was in, from a trace recorded with stacks."""
+"""The user's function that a host was in, from a trace recorded with stacks: Kineto tells where a function begins."""
 
 from __future__ import annotations
 

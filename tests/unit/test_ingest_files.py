@@ -75,6 +75,15 @@ def test_a_path_that_does_not_exist_is_said(tmp_path: Path) -> None:
         ingest.read([tmp_path / "nowhere"])
 
 
+def test_files_are_found_once_and_hidden_ones_not(tmp_path: Path) -> None:
+    for name in ("a.json", ".hidden.json", "sub/b.json", ".git/c.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    found = list(files.find([tmp_path, tmp_path / "a.json", tmp_path / ".hidden.json"]))
+    assert found == [tmp_path / "a.json", tmp_path / "sub" / "b.json", tmp_path / ".hidden.json"]
+
+
 def test_an_empty_folder_is_said(tmp_path: Path) -> None:
     with pytest.raises(DtscopeError, match=r"nothing readable in .* \(no file there\)"):
         ingest.read([tmp_path])
