@@ -118,13 +118,10 @@ def _shares(late: Late, suspects: list[_Suspect]) -> list[float]:
 def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> Finding | None:
     reason = blame.reason(evidence, late, suspect.row, suspect.columns)
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
-    steady = suspect.pattern == "each step"
     share = len(suspect.columns) / int(evidence.steps.usable.sum())
     if not _tenable(suspect, reason, cost / typical, share, seen=evidence.activity.device):
         return None
-    grade = severity(cost if steady and not suspect.doubtful else cost * share, typical)
-    if _inferred(reason) and (suspect.doubtful or (reason.words == "cpu_delay" and share < _MOST)) and not evidence.activity.device:
-        grade = Severity.INFO
+    grade = _grade(evidence, suspect, reason, cost, share)
     ranks = evidence.name(np.array([suspect.row]))
     steps = evidence.step_numbers(suspect.columns)
     excess = reason.excess.get(reason.category, 0.0)
@@ -142,6 +139,17 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
         sentence=f"{name_ranks(ranks)} is late: {what} {_when(evidence, suspect, steps)}. "
         f"The others wait for it; without that a step takes {milliseconds(max(typical - cost, 0))} instead of {milliseconds(typical)}.",
     )
+
+
+def _grade(evidence: Evidence, suspect: _Suspect, reason: blame.Reason, cost: float, share: float) -> Severity:
+    """By the share of a step; what comes now and then counts by its mean over all steps, unless it goes on right now."""
+    typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
+    seen, brief = evidence.activity.device, suspect.doubtful or (reason.words == "cpu_delay" and share < _MOST)
+    if _inferred(reason) and brief and not seen:
+        return Severity.INFO
+    now = evidence.live and suspect.columns[-1] >= len(evidence.steps.ids) - 1
+    steady = suspect.pattern == "each step" and (seen or now or not suspect.doubtful)
+    return severity(cost if steady else cost * share, typical)
 
 
 def _inferred(reason: blame.Reason) -> bool:
