@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     collect = commands.add_parser("collect", help="receive what ranks on other hosts record")
     collect.add_argument("--listen", required=True, metavar="tcp://HOST:PORT", help="where ranks and notebooks connect to")
     collect.add_argument("--dir", required=True, type=Path, help="folder for the runs")
-    collect.add_argument("--keys", required=True, type=Path, metavar="FILE", help="the collector's keys, made by dtscope keys")
+    collect.add_argument("--keys", type=Path, help="what dtscope keys made (default: $DTRAINSCOPE_KEYS, DIR/keys or DIR)")
     collect.add_argument("--disk", type=size, default=2 * 2**30, metavar="SIZE", help="what a rank may have (default: 2GiB)")
     collect.add_argument("--prometheus", metavar="HOST:PORT", help="serve metrics there")
     collect.set_defaults(run=_collect)

@@ -12,11 +12,10 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dtscope_jupyter.transport.mirror import Mirror
 
 
@@ -27,17 +26,18 @@ def make_keys(folder: Path) -> list[Path]:
     return keys.create(folder)
 
 
-def collect(listen: str, folder: Path, keys: Path, disk: int = 2 * 2**30, prometheus: str | None = None) -> None:
+def collect(listen: str, folder: Path, keys: Path | None = None, disk: int = 2 * 2**30, prometheus: str | None = None) -> None:
     """Receives at `listen` (tcp://HOST:PORT) and writes run directories into `folder`, until SIGINT or SIGTERM.
 
-    `keys` is what `dtscope keys` made; `disk` the bytes a rank may have; `prometheus` HOST:PORT of the metrics, which
-    are served by a process of their own. DtscopeError where it can't begin.
+    `keys` is what `dtscope keys` made, by default $DTRAINSCOPE_KEYS, FOLDER/keys or FOLDER itself; `disk` the bytes a
+    rank may have; `prometheus` HOST:PORT of the metrics, which are served by a process of their own. DtscopeError
+    where it can't begin.
     """
     from dtscope_jupyter.transport.collector import Collector
     from dtscope_jupyter.transport.keys import load_collector
 
     stop = threading.Event()
-    collector = Collector(listen, folder, load_collector(keys), disk)
+    collector = Collector(listen, folder, load_collector(keys or _keys_of(folder)), disk)
     metrics = serve_metrics(folder, prometheus) if prometheus else None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -47,6 +47,13 @@ def collect(listen: str, folder: Path, keys: Path, disk: int = 2 * 2**30, promet
         if metrics:
             metrics.terminate()
             metrics.wait()
+
+
+def _keys_of(folder: Path) -> Path:
+    named = os.environ.get("DTRAINSCOPE_KEYS")
+    if named:
+        return Path(named).expanduser()
+    return next((path for path in (folder / "keys", folder) if (path / "collector.json").exists()), folder / "keys")
 
 
 def ship(folder: Path, endpoint: str, keys: Path, pid: int | None = None) -> subprocess.Popen[bytes]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEY_BYTES = 32
+_NAMES = ("collector.json", "rank.json", "notebook.json")
 
 
 class CollectorKeys(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ _Keys = TypeVar("_Keys", CollectorKeys, ClientKeys)
 
 def create(folder: Path) -> list[Path]:
     """Makes the three files in `folder` (0700, made if missing) and returns them; DtscopeError where keys lie there."""
-    names = [folder / name for name in ("collector.json", "rank.json", "notebook.json")]
+    names = [folder / name for name in _NAMES]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         collector, rank, notebook = (_pair() for _ in names)
@@ -75,17 +76,25 @@ def create(folder: Path) -> list[Path]:
 
 
 def load_collector(path: Path) -> CollectorKeys:
-    """Reads the collector's keys from a folder that `dtscope keys` made, or from the file; DtscopeError."""
-    keys = _load(path / "collector.json" if path.is_dir() else path, CollectorKeys)
+    """Reads the collector's keys from a folder that `dtscope keys` made, or from a file of it; DtscopeError."""
+    keys = _load(_file(path, "collector"), CollectorKeys)
     _check(path, [keys.public, keys.secret, *keys.ranks, *keys.notebooks])
     return keys
 
 
 def load_client(path: Path, role: str = "rank") -> ClientKeys:
-    """Reads the keys of a rank or a notebook (`role`) from that folder, or from the file; DtscopeError."""
-    keys = _load(path / f"{role}.json" if path.is_dir() else path, ClientKeys)
+    """Reads the keys of a rank or a notebook (`role`) from that folder, or from a file of it; DtscopeError."""
+    keys = _load(_file(path, role), ClientKeys)
     _check(path, [keys.public, keys.secret, keys.collector])
     return keys
+
+
+def _file(path: Path, role: str) -> Path:
+    """The file for a role: in the folder, beside the file of another role, or else the file that was named."""
+    if path.is_dir():
+        return path / f"{role}.json"
+    beside = path.with_name(f"{role}.json")
+    return beside if path.name in _NAMES and beside.exists() else path
 
 
 def _pair() -> tuple[str, str]:

@@ -278,6 +278,13 @@ def test_keys_that_are_none(keys: Path, content: str) -> None:
         key_files.load_client(keys)
 
 
+def test_any_file_of_the_folder_names_it(keys: Path) -> None:
+    assert key_files.load_client(keys / "rank.json", "notebook").public == key_files.load_client(keys, "notebook").public
+    assert key_files.load_collector(keys / "rank.json").public == key_files.load_client(keys).collector
+    (keys / "notebook.json").unlink()
+    assert key_files.load_client(keys / "rank.json", "notebook").public == key_files.load_client(keys).public
+
+
 def test_secrets_are_not_shown(keys: Path) -> None:
     for value in (key_files.load_collector(keys), key_files.load_client(keys)):
         assert value.secret not in repr(value)
