@@ -33,7 +33,14 @@ class Panels(anywidget.AnyWidget):
         """`world_size` is for the text only."""
         self._world_size = world_size
         super().__init__(key=uuid.uuid4().hex, **traits)
+        self.on_msg(_answer)
 
     def __repr__(self) -> str:
         """The same in every session."""
         return f"Panels(world_size={self._world_size}, panel={self.panel or 'all'!r})"
+
+
+def _answer(widget: Panels, content: dict[str, Any], _: list[Any]) -> None:
+    """A page whose link changed asks whether the kernel is still there."""
+    if content.get("kind") == "ping":
+        widget.send({"kind": "alive"})

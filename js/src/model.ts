@@ -7,6 +7,7 @@ import { crc32 } from "./crc";
 import { aligned, decode, Epoch, Pool } from "./decode";
 import { type Finding, readFindings } from "./finding";
 import type { GradientRow, Parameter } from "./gradients";
+import { median } from "./instead";
 import { LogStore } from "./logs";
 import { LIVE_CELLS, StepMatrix } from "./matrix";
 import { METRICS, type MetricName } from "./metrics";
@@ -152,13 +153,14 @@ export class Model {
     return sum;
   }
 
-  /** Latest measured cost of the observer, as a share of the step; NaN where not measured. */
+  /** Median cost of the observer as measured by the ranks, a share of the step; NaN where not measured. */
   get observerCost(): number {
-    const latest = new Map<number, number>();
+    const shares: number[] = [];
     this.tables.notes.each(null, (c, i) => {
-      if (this.pool.text(c.kind[i]) === "observer" && !Number.isNaN(c.value[i])) latest.set(c.rank[i], c.value[i]);
+      const measured = this.pool.text(c.kind[i]) === "observer" && this.pool.text(c.name[i]) === "cost_ratio";
+      if (measured && !Number.isNaN(c.value[i])) shares.push(c.value[i]);
     });
-    return latest.size ? Math.max(...latest.values()) : Number.NaN;
+    return shares.length ? median(shares) : Number.NaN;
   }
 
   /** Steps per second of the leading rank over its last 5 s of training. */

@@ -49,9 +49,8 @@ function initialize({ model: widget }: { model: Widget }): () => void {
     if (page.gap || page.model.frame < 0) takeSnapshot(page);
   });
   widget.on("msg:custom", (content: Content, buffers: DataView[]) => receive(page, content, buffers));
-  widget.on("comm_live_update", () => lose(page, !page.gone));
-  widget.on("comm:close", () => lose(page, true));
-  widget.on("destroy", () => lose(page, true));
+  // The host tells that the link changed, not how: whoever answers is there.
+  for (const name of ["comm_live_update", "comm:close", "destroy"]) widget.on(name, () => doubt(page));
   if (page.model.status.live) ask(page);
   return () => pages.delete(key);
 }
@@ -72,6 +71,10 @@ function takeSnapshot(page: Page): void {
 }
 
 function receive(page: Page, content: Content, buffers: DataView[]): void {
+  if (page.gone) {
+    page.gone = false;
+    redraw(page);
+  }
   const { frame } = content;
   if (content.kind !== "data" || typeof frame !== "number") return;
   if (!content.reset && frame <= page.model.frame) return;
@@ -94,9 +97,14 @@ function ask(page: Page): void {
   page.widget.send({ kind: "hello" });
 }
 
-function lose(page: Page, gone: boolean): void {
-  page.gone = gone;
+function doubt(page: Page): void {
+  page.gone = true;
   redraw(page);
+  try {
+    page.widget.send({ kind: "ping" });
+  } catch {
+    // Without a comm nothing can be sent, and the kernel is gone indeed.
+  }
 }
 
 function redraw(page: Page): void {

@@ -134,7 +134,7 @@ class TestLife:
         expect(views.nth(0).locator(".dts-state")).to_have_text("finished")
 
     def test_a_page_reloaded_during_the_run_shows_all_of_it_after(self, page: Page, running: Locator, stop: Path) -> None:
-        page.keyboard.press("Control+s")
+        page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
         reached = shown_step(running)
         page.reload()
         page.wait_for_selector(".jp-Notebook .jp-CodeCell")
@@ -170,9 +170,8 @@ class TestSaved:
     ) -> None:
         end(page, stop)
         expect(running.locator(".dts-state")).to_have_text("finished")
-        page.keyboard.press("Control+s")
+        page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
         path = jupyterlab.root / f"{tmp_path.name}.ipynb"
-        page.wait_for_function("() => !document.querySelector('.jp-mod-dirty')")
         notebook = json.loads(path.read_text())
         outputs = notebook["cells"][1]["outputs"]
         assert "widgets" not in notebook["metadata"]

@@ -71,7 +71,9 @@ export class DrillPanel implements Panel {
     const digits = { wait: digitsFor(this.rows.map((r) => r.wait)), transfer: 2, exposed: digitsFor(this.rows.map((r) => r.exposed)) };
     const heavy = 0.02 * (view.end - view.start);
     const late = (r: Row) => r.wait > heavy;
+    const focused = this.body.contains(document.activeElement);
     fill(this.body, ...this.rows.slice(0, MOST_ROWS).map((r, i) => this.row(r, i, digits, late(r), r.collective === chosen)));
+    if (focused) this.body.querySelector<HTMLElement>(".dts-chosen")?.focus();
     const more = this.rows.length - MOST_ROWS;
     say(this.left.sub, this.rows.length ? (more > 0 ? `the first ${MOST_ROWS} of ${this.rows.length}` : "") : "this rank called none");
   }

@@ -149,10 +149,12 @@ export class GradientsPanel implements Panel {
   }
 
   private spread(rows: GradientRow[], names: Map<number, string>): string {
-    const timed = rows.filter((r) => !Number.isNaN(r.ready)).sort((a, b) => a.ready - b.ready);
+    // Within one rank: ranks may have been sampled at different steps.
+    const timed = rows.filter((r) => !Number.isNaN(r.ready) && r.rank === rows[0].rank).sort((a, b) => a.ready - b.ready);
     if (timed.length < 2) return "";
     const [first, last] = [timed[0], timed[timed.length - 1]];
-    return `ready: ${names.get(first.id) ?? first.id} first, ${names.get(last.id) ?? last.id} last, ${duration(last.ready - first.ready)} apart`;
+    const apart = duration(last.ready - first.ready);
+    return `ready on rank ${first.rank}: ${names.get(first.id) ?? first.id} first, ${names.get(last.id) ?? last.id} last, ${apart} apart`;
   }
 
   private cells(pen: Pen, width: number): void {

@@ -59,7 +59,7 @@ export class StatusPanel implements Panel {
 
   private stateWord(): { text: string; level: string } {
     const { status, heard } = this.context.model;
-    if (this.context.gone()) return { text: "the kernel is gone; this is what it sent", level: "warning" };
+    if (this.context.gone()) return { text: "the kernel is gone or does not answer; this is what it sent", level: "warning" };
     const bad = Object.entries(status.ranks).filter(([, s]) => s !== "running" && s !== "exited");
     if (status.state === "running" && bad.length) {
       const [, word] = bad[0];
@@ -101,7 +101,7 @@ function costs(model: Model): string[] {
   const out: string[] = [];
   const cost = model.observerCost;
   if (!Number.isNaN(cost)) out.push(`observer ${fixed(cost * 100, 1)} %`);
-  if (model.matrix.columns) out.push(`${integer(model.dropped)} rows dropped`);
+  if (model.matrix.columns) out.push(model.dropped ? `${plural(model.dropped, "row")} lost` : "no row lost");
   const damaged = model.damaged + model.status.damaged;
   if (damaged) out.push(plural(damaged, "damaged block"));
   return out;
