@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtscope_jupyter.diagnosis import links
+from dtscope_jupyter.diagnosis import links, slow_network
 from dtscope_jupyter.diagnosis.finding import Finding, milliseconds, name_ranks, severity
 from dtscope_jupyter.diagnosis.late import stretch
 from dtscope_jupyter.diagnosis.steps import position
@@ -83,6 +83,7 @@ def _slow(evidence: Evidence, transfers: links.Transfers, name: str) -> _Slow | 
         _against_itself(evidence, transfers, name, chosen)
         or _against_hardware(evidence, transfers, name, chosen)
         or _against_sisters(evidence, transfers, name, chosen)
+        or _against_any_wire(evidence, transfers, name, chosen)
     )
 
 
@@ -165,6 +166,22 @@ def _against_sisters(evidence: Evidence, transfers: links.Transfers, name: str, 
     told = {"ratio": own / usual, "sisters": len(sisters), "bus_gb_s": 1e-6 / own, "sisters_bus_gb_s": 1e-6 / usual}
     what = f"{own / usual:.2g} times as long as {len(sisters)} groups like it"
     return _Slow(name, evidence.members[name], "bandwidth", np.flatnonzero(lost > 0), lost, 0.85, what, told)
+
+
+def _against_any_wire(evidence: Evidence, transfers: links.Transfers, name: str, chosen: Ints) -> _Slow | None:
+    """Rates that no healthy network has; see slow_network.py."""
+    slow = slow_network.slow(evidence, transfers, chosen)
+    if not len(slow):
+        return None
+    reached = float(transfers.wire_bytes[slow].sum() / transfers.ms[slow].sum() / 1e6)
+    expected = transfers.wire_bytes[slow] / (slow_network.FLOOR_GB_S * 1e6)
+    lost = evidence.step_sum(np.maximum(transfers.ms[slow] - expected, 0), evidence.pairs.pair_step[slow])
+    ranks = slow_network.side(evidence, slow, evidence.members[name])
+    told = {"bus_gb_s": reached, "floor_gb_s": slow_network.FLOOR_GB_S}
+    what = f"so long that the network carries {reached * 1e3:.2g} MB/s"
+    if len(ranks) < len(evidence.members[name]):
+        what += f", and rank {ranks[0]} leaves first each time: what it sends is stuck on its side"
+    return _Slow(name, ranks, "bandwidth", np.flatnonzero(lost > 0), lost, 0.7, what, told)
 
 
 def _usual(transfers: links.Transfers, chosen: Ints, quantile: float) -> Reals:
