@@ -17,6 +17,14 @@ async function start(): Promise<void> {
     const app = new App(model);
     root.append(app.root);
     app.redraw();
+    const tint = () =>
+      requestAnimationFrame(() =>
+        requestAnimationFrame(() => {
+          document.body.style.background = getComputedStyle(app.root).getPropertyValue("--dts-paper");
+        }),
+      );
+    for (const query of ["(prefers-color-scheme: dark)", "(prefers-contrast: more)"]) matchMedia(query).addEventListener("change", tint);
+    tint();
     requestAnimationFrame(() => requestAnimationFrame(() => performance.measure("dtscope-first-draw", "dtscope-ingest")));
   } catch (error) {
     root.textContent = `This page's data could not be read: ${(error as Error).message}. Save it again with run.save_html(path).`;
