@@ -1,0 +1,296 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""A rank's life: remote control, attaching, failures, faults, and jobs that record themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import agent_ranks
+import pyarrow as pa
+import pytest
+
+from dtscope_jupyter import rundir, schema
+from dtscope_jupyter.agent.control import ask
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.store import BlockReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ranks import Ranks
+
+LOOP = """
+model = DDP(torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(16, 8)
+def step():
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+"""
+UNTIL = """
+stop = pathlib.Path(STOP)
+for number in range(100_000):
+    step()
+    time.sleep(0.005)
+    flag = torch.tensor(float(stop.exists()))
+    dist.broadcast(flag, 0)
+    if flag:
+        break
+value = number
+"""
+STUCK = """
+step()
+if rank == 1:
+    while not pathlib.Path(STOP).exists():
+        time.sleep(0.05)
+dist.all_reduce(torch.ones(3))
+value = 0
+"""
+
+
+def _table(folder: Path, name: str) -> Any:
+    return pa.Table.from_batches(list(BlockReader(folder, name).batches()), schema.TABLES[name].arrow).to_pandas()
+
+
+def _wait(true: Callable[[], Any]) -> Any:
+    """The first true value within 30 s; the end of the last try is the failure."""
+    deadline = time.monotonic() + 30
+    while not (value := true()):
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.05)
+    return value
+
+
+def _ask(folder: Path, **request: Any) -> dict[str, Any]:
+    return ask(folder, request, timeout=20)
+
+
+@pytest.fixture
+def running(ranks: Ranks, tmp_path: Path) -> Any:
+    """Starts a program, hands out rank 0's folder once it listens, and ends it."""
+    jobs = []
+    stop = tmp_path / "stop"
+
+    def begin(source: str, **config: Any) -> Path:
+        program = agent_ranks.PRELUDE.format(folder=str(tmp_path / "run"), config=config) + source.replace("STOP", repr(str(stop)))
+        jobs.append(ranks.begin(program + agent_ranks.EPILOGUE, 2))
+        _wait((tmp_path / "run" / "rank-0000" / "control.sock").exists)
+        return tmp_path / "run" / "rank-0000"
+
+    yield begin
+    stop.touch()
+    for job in jobs:
+        assert job.wait(60)
+        assert job.failure is None, job.failure
+
+
+def test_remote_control(running: Any) -> None:
+    folder = running(LOOP + UNTIL)
+    assert stat.S_IMODE((folder / "control.sock").stat().st_mode) == 0o600
+    first = _wait(lambda: (said := _ask(folder, command="status"))["step"] > 3 and said)
+    assert first["ok"]
+    assert first["recording"]
+    assert all(first["collectors"].values())
+    assert _ask(folder, command="budget", value=0.05)["budget"] == 0.05
+    assert not _ask(folder, command="budget", value=7)["ok"]
+    assert "choose from" in _ask(folder, command="dance")["error"]
+    assert _ask(folder, command="profile", steps=2)["steps"] == 2
+    trace = _wait(lambda: list(folder.glob("trace-*.json.gz")))[0]
+    notes = _wait(lambda: (rows := _table(folder, "notes"))[rows["kind"] == "window"].to_dict("records"))
+    assert notes[0]["name"] == trace.name
+    steps = _wait(lambda: (rows := _table(folder, "steps"))[rows["disturbed"]]["step"].tolist())
+    assert int(trace.name[6:12]) in steps
+
+
+def test_attaching_and_detaching(running: Any) -> None:
+    folder = running(LOOP + UNTIL, record=False)
+    assert not _ask(folder, command="status")["recording"]
+    assert not (folder / "steps.arrows").exists()
+    assert _ask(folder, command="attach")["recording"]
+    _wait(lambda: len(_table(folder, "steps")) > 5 and len(_table(folder, "collectives").dropna(subset="bucket")) > 5)
+    assert not _ask(folder, command="detach")["recording"]
+    count = len(_table(folder, "steps"))
+    time.sleep(0.5)
+    assert len(_table(folder, "steps")) == count
+    _ask(folder, command="attach")
+    _wait(lambda: len(_table(folder, "steps")) > count)
+    assert _table(folder, "steps")["step"].is_unique
+
+
+def test_a_stuck_rank_answers(running: Any) -> None:
+    folder = running(LOOP + STUCK)
+    _wait(lambda: (rows := _table(folder, "collectives"))[rows["state"] == "scheduled"].to_dict("records"))
+    files = _ask(folder, command="flight_recorder")["files"]
+    assert json.loads((folder / files[0]).read_text())["entries"]
+    assert (folder / files[1]).stat().st_size > 0
+    stacks = (folder / _ask(folder, command="stacks")["file"]).read_text()
+    assert "all_reduce" in stacks
+    assert "1.py" in stacks
+
+
+def test_stacks_by_signal_where_nobody_answers(running: Any) -> None:
+    folder = running(LOOP + STUCK)
+    pid = rundir.read_json(folder / "rank.json")["pid"]
+    number = rundir.read_json(folder / "rank.json")["stack_signal"]
+    os.kill(pid, number)
+    _wait(lambda: "Thread" in (folder / "stacks-signal.txt").read_text())
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with pytest.raises(DtscopeError, match="no live rank"):
+        ask(tmp_path, {"command": "status"})
+
+
+def test_what_was_recorded_survives_an_exception(ranks: Ranks, tmp_path: Path) -> None:
+    program = agent_ranks.PRELUDE.format(folder=str(tmp_path), config={}) + LOOP + "for _ in range(7):\n    step()\nraise KeyError('x')\n"
+    job = ranks.run(program, 2)
+    assert job.failure is not None
+    assert len(_table(tmp_path / "rank-0000", "steps")) == 7
+
+
+def test_a_killed_rank_loses_200_ms_at_most(ranks: Ranks, tmp_path: Path) -> None:
+    kill = "for _ in range(7):\n    step()\ntime.sleep(0.4)\nos.kill(os.getpid(), 9)\n"
+    ranks.run(agent_ranks.PRELUDE.format(folder=str(tmp_path), config={}) + LOOP + kill, 2)
+    assert len(_table(tmp_path / "rank-0000", "steps")) == 7
+
+
+def test_a_collector_that_fails_goes_off_and_says_so(ranks: Ranks, tmp_path: Path) -> None:
+    broken = "armed.gradients._measure = None\nfor _ in range(6):\n    step()\nvalue = armed.status()['collectors']\n"
+    recorded = agent_ranks.run(ranks, LOOP + broken, 2, folder=tmp_path)
+    assert recorded.values[0]["gradients"] is False
+    assert recorded.values[0]["collectives"] is True
+    notes = recorded.of("notes", 0)
+    assert notes[notes["kind"] == "collector"]["name"].tolist() == ["gradients"]
+    assert len(recorded.of("steps", 0)) == 6
+
+
+def test_the_disk_allowance_holds(ranks: Ranks, tmp_path: Path) -> None:
+    recorded = agent_ranks.run(ranks, LOOP + "for _ in range(600):\n    step()\nvalue = 0\n", 2, folder=tmp_path, disk=150_000)
+    size = sum(path.stat().st_size for path in (tmp_path / "rank-0000").glob("*.arrows"))
+    assert size < 250_000
+    thinned = recorded.of("notes", 0)
+    assert (thinned["kind"] == "thinned").any()
+
+
+FAULTS = [
+    {"fault": "straggler", "rank": 1, "ms": 40, "step": 2},
+    {"fault": "host_stall", "rank": 1, "ms": 40, "step": 2},
+    {"fault": "slow_link", "rank": 1, "ms": 40, "step": 2},
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault["fault"])
+def test_rehearsed_delays(ranks: Ranks, tmp_path: Path, fault: dict[str, Any]) -> None:
+    recorded = agent_ranks.run(ranks, LOOP + "for _ in range(8):\n    step()\nvalue = 0\n", 2, folder=tmp_path, faults=(fault,))
+    steps = recorded.of("steps", 0)
+    length = (steps["end_ns"] - steps["start_ns"]) / 1e6
+    assert (length[3:7] > 35).all()
+    notes = recorded.table("notes")
+    told = notes[notes["kind"] == "fault"]
+    assert set(told["rank"]) == ({0, 1} if fault["fault"] == "slow_link" else {1})
+    assert (told["name"] == fault["fault"]).all()
+
+
+def test_a_rehearsed_nan_is_counted_where_it_was_made(ranks: Ranks, tmp_path: Path) -> None:
+    fault = {"fault": "nan", "rank": 1, "step": 3, "steps": 1}
+    recorded = agent_ranks.run(ranks, LOOP + "for _ in range(5):\n    step()\nvalue = 0\n", 2, folder=tmp_path, faults=(fault,), budget=1.0)
+    counted = [recorded.of("steps", rank).set_index("step")["nonfinite"][3] for rank in range(2)]
+    assert counted == [0, 1]
+    assert recorded.of("steps", 0)["synced_norm"].isna().tolist()[3] or not recorded.of("steps", 0)["synced_norm"][3] < float("inf")
+
+
+def test_rehearsed_values_differ_on_the_rank(ranks: Ranks, tmp_path: Path) -> None:
+    fault = {"fault": "desync", "rank": 1, "step": 3}
+    recorded = agent_ranks.run(ranks, LOOP + "for _ in range(5):\n    step()\nvalue = 0\n", 2, folder=tmp_path, faults=(fault,))
+    one, other = (recorded.of("steps", rank)["synced_norm"] for rank in range(2))
+    assert (one[:3] == other[:3]).all()
+    assert (one[3:] != other[3:]).all()
+
+
+def test_rehearsed_copies(ranks: Ranks, tmp_path: Path) -> None:
+    fault = {"fault": "copy", "rank": 1, "ms": 5, "step": 2}
+    recorded = agent_ranks.run(ranks, LOOP + "for _ in range(5):\n    step()\nvalue = 0\n", 2, folder=tmp_path, faults=(fault,))
+    copies = recorded.table("host")
+    assert set(copies[copies["kind"] == "copy"]["rank"]) == {1}
+    rows = recorded.table("collectives")
+    assert set(rows[rows["contiguous"] == False]["rank"]) == {1}  # noqa: E712
+
+
+SCRIPT = """
+import os, sys, time
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(torch.randn(64, 4), batch_size=8, num_workers=1)
+for batch in loader:
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+if int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < int(sys.argv[1]):
+    sys.exit(3)
+dist.destroy_process_group()
+"""
+
+
+def _torchrun(tmp_path: Path, *, restarts: int, **variables: str) -> Path:
+    """Runs the script under torchrun with the .pth file of the wheel in place; returns the folder of runs."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import os; os.environ.get('DTRAINSCOPE_ENABLE') and __import__('dtscope_jupyter.agent.autostart')")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    environment = os.environ | {"PYTHONPATH": str(site), "DTRAINSCOPE_LOG_DIR": str(tmp_path / "runs"), "OMP_NUM_THREADS": "1", **variables}
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--max-restarts={restarts}", "--master-port=0"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "train.py"), str(restarts)], env=environment, capture_output=True, text=True, timeout=150, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "runs"
+
+
+def test_an_unchanged_script_records_itself_and_its_restarts(tmp_path: Path) -> None:
+    (run,) = _torchrun(tmp_path, restarts=1, DTRAINSCOPE_ENABLE="1", DTRAINSCOPE_COLLECT="steps,collectives").iterdir()
+    attempts = rundir.attempts(run)
+    assert [attempt.number for attempt in attempts] == [0, 1]
+    for attempt in attempts:
+        assert attempt.ranks() == [0, 1]
+        assert attempt.meta["world_size"] == 2
+        assert [len(_table(attempt.rank_path(rank), "steps")) for rank in range(2)] == [8, 8]
+        assert not (attempt.rank_path(0) / "gradients.arrows").exists()
+
+
+def test_an_armed_but_idle_script_records_nothing(tmp_path: Path) -> None:
+    (run,) = _torchrun(tmp_path, restarts=0, DTRAINSCOPE_ENABLE="attach").iterdir()
+    assert rundir.attempts(run)[0].ranks() == [0, 1]
+    assert not list(run.rglob("*.arrows"))
+
+
+def test_a_wrong_variable_is_one_line_and_the_job_goes_on(tmp_path: Path) -> None:
+    runs = _torchrun(tmp_path, restarts=0, DTRAINSCOPE_ENABLE="1", DTRAINSCOPE_BUDGET="much")
+    assert not list(runs.rglob("*.arrows"))
+
+
+def test_a_stopped_rank_can_be_told_by_its_heartbeat(running: Any) -> None:
+    folder = running(LOOP + UNTIL)
+    identity = rundir.read_json(folder / "rank.json")
+    before = (folder / "rank.json").stat().st_mtime_ns
+    _wait(lambda: (folder / "rank.json").stat().st_mtime_ns > before)
+    os.kill(identity["pid"], signal.SIGSTOP)
+    try:
+        time.sleep(0.3)
+        stopped = (folder / "rank.json").stat().st_mtime_ns
+        time.sleep(0.5)
+        assert (folder / "rank.json").stat().st_mtime_ns == stopped
+    finally:
+        os.kill(identity["pid"], signal.SIGCONT)
+    _wait(lambda: (folder / "rank.json").stat().st_mtime_ns > stopped)
