@@ -146,20 +146,25 @@ function texts(part: Batch, rows: number, out: Int32Array, at: number, pool: Poo
   const offsets = part.offsets;
   if (!offsets) throw new Error("a text column of another type");
   const bytes = part.values as Uint8Array;
-  let from = 0;
-  let to = -1;
-  let code = -1;
+  // Where a text was first seen in this message, by a hash of its bytes: comparing is much cheaper than decoding.
+  const seen = new Map<number, { from: number; to: number; code: number }>();
   for (let i = 0; i < Math.min(rows, offsets.length - 1); i++) {
     if (!valid(part, i)) continue;
-    if (!same(bytes, from, to, offsets[i], offsets[i + 1])) {
-      [from, to] = [offsets[i], offsets[i + 1]];
-      code = pool.code(utf8.decode(bytes.subarray(from, to)));
+    const [from, to] = [offsets[i], offsets[i + 1]];
+    let hash = to - from;
+    for (let k = from; k < to; k++) hash = (Math.imul(hash, 31) + bytes[k]) | 0;
+    const known = seen.get(hash);
+    if (known && same(bytes, known.from, known.to, from, to)) {
+      out[at + i] = known.code;
+      continue;
     }
+    const code = pool.code(utf8.decode(bytes.subarray(from, to)));
+    seen.set(hash, { from, to, code });
     out[at + i] = code;
   }
 }
 
-/** Equal bytes in both ranges: most texts repeat the row before, and comparing is cheaper than decoding. */
+/** Equal bytes in both ranges. */
 function same(bytes: Uint8Array, a: number, aEnd: number, b: number, bEnd: number): boolean {
   if (aEnd - a !== bEnd - b) return false;
   for (let i = 0; i < bEnd - b; i++) if (bytes[a + i] !== bytes[b + i]) return false;

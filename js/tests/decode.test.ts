@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
+import { tableFromArrays, tableToIPC, utf8 } from "@uwdata/flechette";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { unpack } from "../src/container";
@@ -68,6 +69,41 @@ describe("decode", () => {
     expect(framed(back)).toBe(false);
   });
 });
+
+describe("texts", () => {
+  it("come back as they were written, however they repeat", () => {
+    const words = fc.array(fc.option(fc.oneof(fc.constantFrom("a", "b", "Aa", "BB", "", "größe"), fc.string())), {
+      minLength: 1,
+      maxLength: 60,
+    });
+    fc.assert(
+      fc.property(words, (list) => {
+        const bytes = tableToIPC(tableFromArrays({ name: list }, { types: { name: utf8() } }), { format: "stream" })!;
+        const [schema, batch] = messages(bytes);
+        const pool = new Pool();
+        const rows = decode(schema, [batch], { name: "text" }, pool, new Epoch());
+        expect([...rows.columns.name].map((code) => pool.text(code))).toEqual(list);
+      }),
+    );
+  });
+});
+
+/** The messages of an IPC stream, one by one. */
+function messages(stream: Uint8Array): Uint8Array[] {
+  const out: Uint8Array[] = [];
+  const view = new DataView(stream.buffer, stream.byteOffset, stream.byteLength);
+  for (let at = 0; at + 8 <= stream.length && view.getInt32(at + 4, true) > 0; ) {
+    const head = at + 8;
+    const root = head + view.getInt32(head, true);
+    const table = root - view.getInt32(root, true);
+    const field = view.getUint16(table, true) > 10 ? view.getUint16(table + 10, true) : 0;
+    const body = field ? Number(view.getBigInt64(root + field, true)) : 0;
+    const end = head + view.getInt32(at + 4, true) + body;
+    out.push(stream.slice(at, end));
+    at = end;
+  }
+  return out;
+}
 
 describe("a model", () => {
   it("counts every damaged buffer and takes no row from it, whatever the damage", () => {
