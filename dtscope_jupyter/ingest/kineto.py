@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dtscope_jupyter.ingest import communication, operations, rows, steps
 from dtscope_jupyter.ingest.columns import ABSENT, Columns, SpanKind
@@ -21,8 +22,6 @@ from dtscope_jupyter.ingest.timeline import PHASES, timeline
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pyarrow as pa
 
     from dtscope_jupyter.ingest.columns import Spans
     from dtscope_jupyter.intervals import Ints
@@ -96,27 +95,38 @@ class _Trace:
         return Part(self.path, tables, self.rank, self.rank_given, world_size, first + self.base, last + self.base, self._notes())
 
     def _spans(self, kinds: Codes, step: Ints, phase: Ints, told: list[dict[str, Any]]) -> pa.Table:
-        host, device = self.host, self.device
-        no_host, no_device = np.full(len(host), ABSENT), np.full(len(device), ABSENT)
-        names = np.concatenate((host.name, device.name))
-        launched = np.where(self.launch >= 0, np.append(host.start, 0)[self.launch] + self.base, ABSENT)
+        """Hosts before devices, as two chunks: what only one side has costs the other nothing."""
+        count = len(self.host)
+        on_host, on_device = ([row for row in told if (row["row"] < count) == host] for host in (True, False))
+        launched = np.where(self.launch >= 0, np.append(self.host.start, 0)[self.launch] + self.base, ABSENT)
+        own = {"thread": rows.optional(self.host.where)}
+        host = self._side(self.host, kinds[:count], step[:count], phase[:count], on_host, own)
+        copies = np.where(self.device.kind == SpanKind.memcpy, 0, -1)
+        own = {
+            "stream": rows.optional(self.device.where),
+            "launch_ns": rows.optional(launched),
+            "bytes": rows.optional(self.device.bytes),
+            "copy": _of_names(self.device.name, copies, self.words, _copy),
+        }
+        on_device = [{**row, "row": row["row"] - count} for row in on_device]
+        return pa.concat_tables([host, self._side(self.device, kinds[count:], step[count:], phase[count:], on_device, own)])
+
+    def _side(self, side: Spans, kinds: Codes, step: Ints, phase: Ints, told: list[dict[str, Any]], own: dict[str, pa.Array]) -> pa.Table:
         columns = {
             "rank": self.rank,
             "step": rows.optional(step),
             "kind": rows.coded(kinds, [kind.name for kind in SpanKind]),
-            "name": rows.coded(names, self.words),
-            "start_ns": np.concatenate((host.start, device.start)) + self.base,
-            "end_ns": np.concatenate((host.end, device.end)) + self.base,
-            "stream": rows.optional(np.concatenate((no_host, device.where))),
-            "thread": rows.optional(np.concatenate((host.where, no_device))),
-            "correlation": rows.optional(np.concatenate((host.correlation, device.correlation))),
-            "launch_ns": rows.optional(np.concatenate((no_host, launched))),
-            "bytes": rows.optional(np.concatenate((host.bytes, device.bytes))),
-            "copy": _of_names(names, np.where(kinds == SpanKind.memcpy, 0, -1), self.words, _copy),
+            "name": rows.coded(side.name, self.words),
+            "start_ns": side.start + self.base,
+            "end_ns": side.end + self.base,
+            "correlation": rows.optional(side.correlation),
+            "copy": rows.no_text(len(side)),
             "phase": rows.coded(phase, PHASES),
-            **_told_columns(told, len(kinds)),
+            "process_group": _told(told, "process_group", len(side)),
+            "operation": _told(told, "operation", len(side)),
+            **own,
         }
-        return rows.from_columns("spans", len(kinds), columns)
+        return rows.from_columns("spans", len(side), columns)
 
     def _collectives(self) -> list[dict[str, Any]]:
         """Rows of `collectives` with times since the base; `row` is the span's, hosts before devices."""
@@ -216,6 +226,8 @@ def _launches(host: Spans, device: Spans) -> Ints:
 
 def _of_names(names: Codes, chosen: Codes, words: list[str], meaning: Callable[[str], str | None]) -> pa.Array:
     """A text column that follows from a span's name, where `chosen` is not -1."""
+    if not len(chosen) or chosen.max() < 0:
+        return rows.no_text(len(chosen))
     used = np.unique(names[chosen >= 0]).tolist()
     told = {code: text for code in used if (text := meaning(words[code])) is not None}
     texts = sorted(set(told.values()))
@@ -235,14 +247,13 @@ def _copy(name: str) -> str | None:
     return " ".join((match["way"], *sorted(kinds)))
 
 
-def _told_columns(told: list[dict[str, Any]], count: int) -> dict[str, pa.Array]:
-    columns = {}
-    for name in ("process_group", "operation"):
-        words = sorted({row[name] for row in told})
-        codes = np.full(count, -1)
-        codes[[row["row"] for row in told]] = [words.index(row[name]) for row in told]
-        columns[name] = rows.coded(codes, words)
-    return columns
+def _told(told: list[dict[str, Any]], name: str, count: int) -> pa.DictionaryArray:
+    if not told:
+        return rows.no_text(count)
+    words = sorted({row[name] for row in told})
+    codes = np.full(count, -1, np.int32)
+    codes[[row["row"] for row in told]] = [words.index(row[name]) for row in told]
+    return rows.coded(codes, words)
 
 
 def _integer(value: object) -> int | None:

@@ -32,16 +32,34 @@ def from_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=schema.TABLES[name].arrow)
 
 
+def nulls(kind: pa.DataType, rows: int) -> pa.Array:
+    """Nulls that cost next to no memory: their buffers are zeroed pages that nobody has touched."""
+    zeros = pa.py_buffer(np.zeros(8 * rows + 8, np.uint8))
+    if pa.types.is_primitive(kind):
+        return pa.Array.from_buffers(kind, rows, [zeros, zeros], rows)
+    return pa.Array.from_buffers(kind, rows, [zeros, zeros, pa.py_buffer(b"")], rows) if kind == pa.utf8() else pa.nulls(rows, kind)
+
+
 def optional(values: np.ndarray[Any, Any], absent: int = -1) -> pa.Array:
     """Integers as an Arrow array, null where `absent`."""
-    return pa.array(values, mask=values == absent)
+    missing = values == absent
+    if missing.all():
+        return nulls(pa.int64(), len(values))
+    return pa.array(values, mask=missing) if missing.any() else pa.array(values)
 
 
 def coded(codes: np.ndarray[Any, Any], words: Sequence[str]) -> pa.DictionaryArray:
     """Text as a dictionary array; code -1 is null."""
+    if not len(codes) or codes.max() < 0:
+        return no_text(len(codes))
     codes = codes.astype(np.int32, copy=False)
-    indices = pa.array(codes, mask=codes < 0) if len(codes) and codes.min() < 0 else pa.array(codes)
+    indices = pa.array(codes, mask=codes < 0) if codes.min() < 0 else pa.array(codes)
     return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.utf8()))
+
+
+def no_text(rows: int) -> pa.DictionaryArray:
+    """Nulls that fit to what `coded` makes."""
+    return pa.DictionaryArray.from_arrays(nulls(pa.int32(), rows), pa.array([], pa.utf8()))
 
 
 def note(kind: str, name: str, text: str, rank: int = NO_RANK, value: float | None = None) -> dict[str, Any]:
@@ -51,7 +69,7 @@ def note(kind: str, name: str, text: str, rank: int = NO_RANK, value: float | No
 
 def _column(field: pa.Field, rows: int, values: Any) -> pa.Array:
     if values is None:
-        return pa.nulls(rows, field.type)
+        return nulls(field.type, rows)
     if np.isscalar(values):
         return pa.repeat(pa.scalar(values, field.type), rows)
     array = values if isinstance(values, pa.Array) else pa.array(values)
