@@ -228,6 +228,7 @@ def _finding(evidence: Evidence, transfers: links.Transfers, slow: list[_Slow]) 
         {transfers.operation[1][code] for each in groups for code in np.unique(transfers.operation[0][transfers.in_group(each)])}
     )
     ranks = tuple(sorted({rank for each in slow for rank in each.ranks}))
+    one, several = ("reaches", "reach") if main.cause == "transport" else ("takes", "take")
     where = f"process group {groups[0]}" if len(groups) == 1 else f"{len(groups)} process groups"
     return Finding(
         kind="slow_link",
@@ -240,6 +241,6 @@ def _finding(evidence: Evidence, transfers: links.Transfers, slow: list[_Slow]) 
         evidence={"process_group": main.group, "process_groups": groups, "operations": operations, "step_ms": typical, **main.evidence},
         advice=ADVICE[main.cause],
         sentence=f"{name_ranks(ranks, len(evidence.expected_ranks))}: {', '.join(operations)} of {where} "
-        f"{'reaches' if main.cause == 'transport' else 'takes'} {main.what}. No rank is late; at its expected time a step takes "
+        f"{one if len(operations) == 1 else several} {main.what}. No rank is late; at its expected time a step takes "
         f"{milliseconds(max(typical - cost, 0))} instead of {milliseconds(typical)}.",
     )
