@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from dtscope_jupyter.session import Session
     from dtscope_jupyter.transport.mirror import Mirror
     from dtscope_jupyter.view.live import LiveView
+
+
+_FIRST_NEWS_S = 10.0
+_POLL_S = 0.02
 
 
 class Attachment:
@@ -122,4 +127,11 @@ def _mirror(endpoint: str, keys: str | None, run: str) -> Mirror:
     file = keys or os.environ.get("DTRAINSCOPE_KEYS")
     if file is None:
         raise DtscopeError(f"{endpoint} needs the keys that dtscope keys made for notebooks: give --keys FILE, or set DTRAINSCOPE_KEYS")
-    return transport.mirror(endpoint, Path(file).expanduser(), places.folder(), run)
+    mirror = transport.mirror(endpoint, Path(file).expanduser(), places.folder(), run)
+    deadline = time.monotonic() + _FIRST_NEWS_S
+    while not rundir.attempts(mirror.path):
+        if time.monotonic() > deadline:
+            mirror.stop()
+            raise DtscopeError(f"{endpoint} has sent nothing of {mirror.path.name} within {_FIRST_NEWS_S:g} s: try again, or name a --run")
+        time.sleep(_POLL_S)
+    return mirror

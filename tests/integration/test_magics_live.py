@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from dtscope_jupyter import session
+from dtscope_jupyter.transport import make_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,6 +98,33 @@ class TestCapture:
         shell.run_cell("%dtscope stop")
         until(lambda: profile.run is not None)
         assert "no stacks could be taken of dtscope-runs" in str(shell.run_cell("%dtscope capture stacks").error_in_exec)
+
+
+class TestCollector:
+    def test_a_run_on_another_host_is_attached_to_through_it(self, shell: InteractiveShell, tmp_path: Path) -> None:
+        assert shell.run_cell("%%dtscope profile -n 1 --name far\nprint('hello')").success
+        (folder,) = tmp_path.glob("dtscope-runs/*-far/rank-0000")
+        here, there = tmp_path / "here", tmp_path / "there"
+        here.mkdir()
+        keys = {path.stem: str(path) for path in make_keys(tmp_path / "keys")}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        command = [sys.executable, "-m", "dtscope_jupyter.cli", "collect", "--listen", endpoint, "--dir", str(there)]
+        collector = subprocess.Popen([*command, "--keys", keys["collector"]])
+        try:
+            ship = [sys.executable, "-m", "dtscope_jupyter.transport", str(folder), endpoint, "--keys", keys["rank"]]
+            assert subprocess.run(ship, check=False).returncode == 0
+            shell.run_cell(f"import os; os.chdir({str(here)!r})")
+            refused = shell.run_cell(f"%dtscope attach {endpoint}").error_in_exec
+            assert "give --keys FILE, or set DTRAINSCOPE_KEYS" in str(refused)
+            assert shell.run_cell(f"%dtscope attach {endpoint} --keys {keys['notebook']}").success
+            assert session.current().run.path == here / "dtscope-runs" / folder.parent.name
+            log = here / "dtscope-runs" / folder.parent.name / "rank-0000" / "log.txt"
+            until(log.exists)
+            assert shell.run_cell("%dtscope detach").success
+        finally:
+            collector.terminate()
+            collector.wait()
 
 
 def test_probe_measures_every_pair_and_leaves_no_run(shell: InteractiveShell, tmp_path: Path) -> None:

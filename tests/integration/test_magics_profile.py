@@ -104,6 +104,12 @@ class TestRun:
         assert shell.run_cell(f"%%dtscope profile -n 2\n{cell}").success
         assert capsys.readouterr().out.startswith("\r0 é\r1 é\r2 é\n")
 
+    def test_a_huge_value_is_pushed_with_a_warning(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        shell.user_ns["large"] = b"x" * (64 * 2**20)
+        assert shell.run_cell("%%dtscope profile -n 2 --push large --pull size:all\nsize = len(large)").success
+        assert shell.user_ns["size"] == [64 * 2**20] * 2
+        assert "--push copies 64 MiB to each of 2 ranks: large (64 MiB); loading it inside the cell is cheaper" in capsys.readouterr().err
+
     def test_only_what_is_asked_for_is_collected(self, shell: InteractiveShell) -> None:
         assert shell.run_cell(f"%%dtscope profile -n 2 --collect steps\n{TRAIN}").success
         assert len(session.current().run.table("steps")) == 16
