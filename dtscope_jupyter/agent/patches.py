@@ -26,12 +26,13 @@ class Patches:
         replaced = getattr(owner, name, None)
         if replaced is None:
             return False
-        inherited = isinstance(owner, type) and name not in vars(owner)
+        # of a class the attribute as it is stored: a method of pybind11 got through the class no longer binds
+        stored = vars(owner).get(name, _MISSING) if isinstance(owner, type) else replaced
         wrapper = make(replaced)
         with contextlib.suppress(AttributeError):  # a bound method carries no attributes of its own
             functools.update_wrapper(wrapper, replaced)
         setattr(owner, name, wrapper)
-        self._done.append((owner, name, _MISSING if inherited else replaced, wrapper))
+        self._done.append((owner, name, stored, wrapper))
         return True
 
     def undo(self) -> None:
