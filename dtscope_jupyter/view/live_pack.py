@@ -14,11 +14,14 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dtscope_jupyter import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    import numpy.typing as npt
     import pyarrow as pa
 
 _ROWS = 65_536
@@ -43,6 +46,12 @@ class Message:
         if len(self.buffers) > first:
             part = {"table": table, "schema": number, "buffers": list(range(first, len(self.buffers)))}
             self.header.setdefault("parts", []).append(part)
+
+    def add_matrix(self, metric: str, ranks: list[int], first: int, values: npt.NDArray[np.float32]) -> None:
+        """One metric of the map, [rank, step] from the step `first` on, where the rows themselves would be too many; NaN is unknown."""
+        entry = {"metric": metric, "ranks": ranks, "first": first, "columns": values.shape[1], "buffer": len(self.buffers)}
+        self.header.setdefault("matrices", []).append(entry)
+        self.buffers.append(np.ascontiguousarray(values, dtype="<f4").tobytes())
 
     def signed(self) -> dict[str, Any]:
         """The header with the checksums of the buffers: the browser decodes nothing without."""

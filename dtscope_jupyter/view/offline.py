@@ -10,6 +10,7 @@ import hashlib
 import html
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,6 +30,8 @@ FILE_BYTES = 24 * 2**20
 _ORDER = ("steps", "parameters", "groups", "clocks", "notes", "devices", "collectives", "host", "gradients", "gradient_tiles", "spans")
 _SEEN = ("compute", "comm", "memcpy", "memset")
 _LOG_BYTES = 64 * 1024
+_MAP_CELLS = 16 * 2**20
+"""As many as a page holds of one metric (js/src/standalone.ts)."""
 
 
 def message(run: Run, limit: int) -> Message:
@@ -41,7 +44,28 @@ def message(run: Run, limit: int) -> Message:
         tables[name], left, skipped = kept, left - kept.nbytes, skipped + len(table) - len(kept)
     assert set(tables) == set(schema.TABLES), "every table has its place"
     header = {"status": _status(run, skipped), "findings": [finding.to_dict() for finding in run.diagnose().findings], "log": _logs(run)}
-    return of_tables(tables, header)
+    made = of_tables(tables, header)
+    if len(tables["steps"]) < len(run.tables["steps"]):
+        _add_map(made, run.tables["steps"])
+    return made
+
+
+def _add_map(made: Message, steps: pa.Table) -> None:
+    """The whole map, of a run with too many steps to give their rows."""
+    ranks, row = np.unique(steps["rank"].to_numpy(), return_inverse=True)
+    step = steps["step"].to_numpy()
+    first = int(step.min())
+    shape = (len(ranks), int(step.max()) - first + 1)
+    if shape[0] * shape[1] > _MAP_CELLS:
+        return
+    real = {name: steps[name].to_numpy(zero_copy_only=False).astype(float) for name in ("exposed_ms", "comm_ms", "overlap_ms")}
+    took = pc.cast(pc.subtract(steps["end_ns"], steps["start_ns"]), pa.float64()).to_numpy(zero_copy_only=False)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(real["comm_ms"] > 0, real["overlap_ms"] / real["comm_ms"], np.nan)
+    for metric, values in (("exposed", real["exposed_ms"]), ("ratio", ratio), ("step", took / 1e6)):
+        cells = np.full(shape, np.nan, np.float32)
+        cells[row, step - first] = values
+        made.add_matrix(metric, ranks.tolist(), first, cells)
 
 
 def write(run: Run, path: Path) -> Path:

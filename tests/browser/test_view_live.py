@@ -176,8 +176,8 @@ class TestSaved:
         outputs = notebook["cells"][1]["outputs"]
         assert "widgets" not in notebook["metadata"]
         assert any("image/png" in output.get("data", {}) for output in outputs)
-        texts = [output["data"]["text/plain"] for output in outputs if "application/vnd.jupyter.widget-view+json" in output.get("data", {})]
-        assert texts == ["Panels(world_size=2, panel='all')"]
+        widgets = [output["data"] for output in outputs if "application/vnd.jupyter.widget-view+json" in output.get("data", {})]
+        assert ["".join(data["text/plain"]) for data in widgets] == ["Panels(world_size=2, panel='all')"]
         copy = jupyterlab.root / f"{tmp_path.name}-copy.ipynb"
         copy.write_text(json.dumps(json.loads(path.read_text()) | {"metadata": {}}))
         fresh = chromium.new_page()

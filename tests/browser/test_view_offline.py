@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
@@ -151,12 +151,11 @@ class TestLook:
         ("scheme", "contrast", "theme"),
         [("light", "no-preference", "light"), ("dark", "no-preference", "dark"), ("dark", "more", "high_contrast")],
     )
-    def test_follows_the_theme(self, chromium: Browser, straggler: Path, scheme: str, contrast: str, theme: str) -> None:
-        page = chromium.new_page(color_scheme=scheme, contrast=contrast)
+    def test_follows_the_theme(self, page: Page, straggler: Path, scheme: Any, contrast: Any, theme: str) -> None:
+        page.emulate_media(color_scheme=scheme, contrast=contrast)
         page.goto(straggler.as_uri())
         page.wait_for_function(DRAWN)
         expect(page.locator(".dts")).to_have_attribute("data-theme", theme)
-        page.close()
 
     @pytest.mark.parametrize("width", [420, 700, 1000, 1600, 3200])
     def test_no_text_is_cut_at_any_width(self, chromium: Browser, straggler: Path, width: int) -> None:

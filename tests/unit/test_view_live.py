@@ -330,6 +330,17 @@ class TestOffline:
         assert 0.2 < len(kept) / len(table) <= 0.25
         assert len(offline._newest(table, 0)) == 0
 
+    def test_gives_the_whole_map_where_the_rows_are_too_many(self) -> None:
+        run = Run(ddp(ranks=3, steps=40), name="made", world_size=3)
+        header, buffers = unpack(offline.message(run, run.tables["steps"].nbytes // 2).pack())
+        assert tables_of(header, buffers)["steps"].num_rows < 120
+        found = {entry["metric"]: entry for entry in header["matrices"]}
+        assert found.keys() == {"exposed", "ratio", "step"}
+        cells = np.frombuffer(buffers[found["step"]["buffer"]], "<f4").reshape(3, 40)
+        rows = run.tables["steps"].to_pydict()
+        for rank, step, start, end in zip(*(rows[name] for name in ("rank", "step", "start_ns", "end_ns")), strict=True):
+            assert cells[rank, step] == np.float32((end - start) / 1e6)
+
     def test_can_not_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(DtscopeError, match="can't write"):
             save_html(Run(ddp(ranks=1, steps=1)), tmp_path / "no" / "run.html")
