@@ -22,7 +22,8 @@ def significant(value: float) -> str:
         return UNKNOWN
     size = abs(value)
     if size and (size < 1e-3 or size >= 1e6):  # noqa: PLR2004
-        return f"{value:.2e}"
+        mantissa, _, exponent = f"{value:.2e}".partition("e")
+        return f"{mantissa}e{int(exponent)}"
     if size >= _HUNDRED:
         return f"{value:.0f}"
     if size >= _TEN:
@@ -74,7 +75,7 @@ def several(ranks: Sequence[int], limit: int = 6) -> str:
 
 def count(number: int, noun: str) -> str:
     """1 step, 2 steps."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

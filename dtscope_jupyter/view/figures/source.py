@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -23,7 +23,7 @@ class Source:
 
     tables: Mapping[str, pa.Table]
     name: str
-    topology: nx.Graph[Any] | None
+    topology: nx.MultiGraph[str] | None
 
     @classmethod
     def of(cls, run: Run | Mapping[str, pa.Table]) -> Source:

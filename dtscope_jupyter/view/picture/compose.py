@@ -46,7 +46,7 @@ def panels(scene: Scene, canvas: Canvas, title: str, subtitle: str) -> list[list
     rows.append(_numbers(scene, canvas))
     if scene.gradients is not None:
         rows.append([Norms(scene.gradients)])
-    rows.append(_notes(scene))
+    rows.append(_notes(scene, canvas))
     return [row for row in rows if row]
 
 
@@ -93,12 +93,16 @@ def _excess(scene: Scene) -> tuple[Sequence[int], Mapping[str, float]] | None:
     return (top.ranks, excess) if top and isinstance(excess, dict) and excess else None
 
 
-def _notes(scene: Scene) -> list[Panel]:
+def _notes(scene: Scene, canvas: Canvas) -> list[Panel]:
     others = (scene.findings or [])[1:]
-    lines: list[tuple[str | None, str, bool]] = [(_COLOR[f.severity], f.sentence, True) for f in others[:_MOST_FINDINGS]]
+    entries: list[tuple[str | None, str, bool]] = [(_COLOR[f.severity], f.sentence, True) for f in others[:_MOST_FINDINGS]]
     if len(others) > _MOST_FINDINGS:
-        lines.append((None, f"and {count(len(others) - _MOST_FINDINGS, 'more finding')}", False))
-    lines += [("good" if good else "critical", words, False) for good, words in checks(scene)]
+        entries.append((None, f"and {count(len(others) - _MOST_FINDINGS, 'more finding')}", False))
+    entries += [("good" if good else "critical", words, False) for good, words in checks(scene)]
+    lines: list[tuple[str | None, str, bool]] = []
+    for color, words, bold in entries:
+        first, *rest = wrap(canvas, words, right(canvas) - MARGIN - 20, 12.5)
+        lines += [(color, first, bold), *((None, line, bold) for line in rest)]
     return [Notes("Also found" if others else "Checked", lines, MARGIN)] if lines else []
 
 

@@ -20,7 +20,7 @@ from dtscope_jupyter.view.scene.gradients import Gradients, gradients
 from dtscope_jupyter.view.scene.matrix import Matrix, matrix
 from dtscope_jupyter.view.scene.numbers import numbers, step_times
 from dtscope_jupyter.view.scene.observer import Observer, observer
-from dtscope_jupyter.view.scene.progress import Progress, progress
+from dtscope_jupyter.view.scene.progress import Progress, Stuck, progress
 from dtscope_jupyter.view.scene.select import ranks_of
 from dtscope_jupyter.view.scene.timeline import Timeline, on_one_clock, timeline
 
@@ -37,6 +37,7 @@ LANES, CALLS = 12, 6
 _ALL_LANES = 16
 _RANKED = ("steps", "collectives", "spans", "host", "gradients", "devices", "groups", "clocks")
 _STUCK = ("hang", "desync")
+_ABOUT_GRADIENTS = ("nonfinite", "desync")
 _COSTS = ("warning", "critical")
 
 
@@ -86,7 +87,7 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
     limit = len(ranks) if len(ranks) <= _ALL_LANES else LANES
     shown = telling_ranks([int(r) for r in mean.index], first, mean["exposed_ms"].tolist(), limit)
     shown_lanes = timeline(on_one_clock(acts, clocks), step, shown)
-    stuck = any(finding.kind in _STUCK for finding in findings or [])
+    stuck = _stuck(findings)
     return Scene(
         ranks=ranks,
         findings=findings,
@@ -99,8 +100,8 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
         calls=worst,
         uncertainty_ms=clocks.worst / 1e6,
         observer=observer(tables),
-        gradients=gradients(tables),
-        progress=progress(tables, _stuck_group(findings)) if stuck or shown_lanes is None else None,
+        gradients=gradients(tables, _gradient_step(findings)),
+        progress=progress(tables, stuck) if stuck or shown_lanes is None else None,
         nonfinite=_total(tables),
         agree=_agree(tables),
     )
@@ -121,9 +122,16 @@ def _whole(by_step: pd.DataFrame, steps: pa.Table) -> pd.DataFrame:
     return whole
 
 
-def _stuck_group(findings: list[Finding] | None) -> str | None:
-    hangs = [f for f in findings or [] if f.kind in _STUCK]
-    return hangs[0].evidence.get("process_group") if hangs else None
+def _stuck(findings: list[Finding] | None) -> Stuck | None:
+    found = next((finding.evidence for finding in findings or [] if finding.kind in _STUCK), None)
+    if found is None:
+        return None
+    return Stuck(found.get("process_group"), found.get("seq"), list(found.get("waiting") or []))
+
+
+def _gradient_step(findings: list[Finding] | None) -> int | None:
+    """The step of the gradients that a finding is about."""
+    return next((min(f.steps) for f in findings or [] if f.kind in _ABOUT_GRADIENTS and f.steps), None)
 
 
 def _total(tables: Mapping[str, pa.Table]) -> float:

@@ -42,7 +42,8 @@ def telling_step(exposed: Matrix, blamed: Iterable[int] | None) -> Chosen | None
     wanted = set(blamed)
     known = [i for i, place in enumerate(places) if not wanted or exposed.steps[int(place)] in wanted] or list(range(len(places)))
     worst = max(known, key=lambda i: cost[i])
-    return Chosen(exposed.steps[int(places[worst])], f"the worst of {len(known)}")
+    why = f"the worst of {len(known)}" if len(known) > 1 else "the one that the finding names"
+    return Chosen(exposed.steps[int(places[worst])], why)
 
 
 def telling_ranks(ranks: Sequence[int], first: Iterable[int], cost: Sequence[float], limit: int) -> list[int]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gradient norms as group of parameters x rank, of the last step that has them."""
+"""Gradient norms as group of parameters x rank, of one step."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ class Gradients:
     apart_ms: float
 
 
-def gradients(tables: Mapping[str, pa.Table], rows: int = 8) -> Gradients | None:
-    """At most `rows` groups, each norm the root of the sum of its squares; None where no norm was recorded."""
+def gradients(tables: Mapping[str, pa.Table], near: int | None = None, rows: int = 8) -> Gradients | None:
+    """At most `rows` groups, each norm the root of the sum of its squares; None where no norm was recorded.
+
+    Of the first step from `near` on that has norms, else of the last.
+    """
     table = tables["gradients"]
     column, which = ("local_norm", "before") if table["local_norm"].null_count < len(table) else ("synced_norm", "after")
     table = table.filter(pc.is_valid(table[column]))
     if not len(table):
         return None
-    step = pc.max(table["step"]).as_py()
+    step = _step(table, near)
     frame = where(table, step=step).select(["rank", "parameter_id", "ready_ns", column]).to_pandas()
     names = _names(tables["parameters"])
     groups = _grouped([names.get(i, f"parameter {i}") for i in sorted(frame["parameter_id"].unique())], rows)
@@ -53,9 +56,15 @@ def gradients(tables: Mapping[str, pa.Table], rows: int = 8) -> Gradients | None
     shown, ranks = list(dict.fromkeys(groups.values())), sorted(frame["rank"].unique().tolist())
     at = frame["name"].map(groups).map(shown.index).to_numpy(int), np.searchsorted(ranks, frame["rank"])
     squares, seen = np.zeros((len(shown), len(ranks))), np.zeros((len(shown), len(ranks)), bool)
-    np.add.at(squares, at, frame[column].to_numpy(float) ** 2)
+    with np.errstate(over="ignore"):
+        np.add.at(squares, at, frame[column].to_numpy(float) ** 2)
     seen[at] = True
     return Gradients(step, shown, ranks, np.sqrt(squares), seen, which, *_ready(frame))
+
+
+def _step(table: pa.Table, near: int | None) -> int:
+    later = [] if near is None else table["step"].filter(pc.greater_equal(table["step"], near))
+    return int(pc.min(later).as_py() if len(later) else pc.max(table["step"]).as_py())
 
 
 def _names(parameters: pa.Table) -> dict[int, str]:

@@ -33,13 +33,26 @@ class Progress:
     states: npt.NDArray[np.int8]
 
 
-def progress(tables: Mapping[str, pa.Table], group: str | None = None) -> Progress | None:
-    """The sequence numbers around the first in which a rank waits, in that process group or the one where most ranks wait."""
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """What a finding says of a hang: from `seq` on the ranks `waiting` wait in the group, whatever their rows say by now."""
+
+    process_group: str | None
+    seq: int | None
+    waiting: list[int]
+
+
+def progress(tables: Mapping[str, pa.Table], stuck: Stuck | None = None) -> Progress | None:
+    """The sequence numbers around the first in which a rank waits, in the stuck process group or the one where most ranks wait.
+
+    Rows alone can mislead: when a stuck job is ended, the calls that waited return, with an error.
+    """
     table = tables["collectives"].filter(pc.is_valid(tables["collectives"]["seq"]))
     if not len(table):
         return None
     names = table["process_group"].unique().to_pylist()
-    chosen = group if group is not None and group in names else _busiest(table)
+    chosen = stuck.process_group if stuck is not None and stuck.process_group in names else _busiest(table)
+    assert chosen is not None, "a group of the rows"
     calls = where(table, process_group=chosen).select(["rank", "seq", "state"])
     known = where(tables["groups"], process_group=chosen)
     ranks = sorted({*calls["rank"].unique().to_pylist(), *known["rank"].to_pylist()})
@@ -47,6 +60,9 @@ def progress(tables: Mapping[str, pa.Table], group: str | None = None) -> Progre
     states = np.full((len(ranks), len(seqs)), UNKNOWN, np.int8)
     _as_counted(states, ranks, seqs, known)
     _as_seen(states, ranks, seqs, calls)
+    if stuck is not None and stuck.seq is not None:
+        held = np.ix_(np.isin(ranks, stuck.waiting), np.array(seqs) >= stuck.seq)
+        states[held] = np.where(states[held] == DONE, WAITING, states[held])
     descriptions = [text for text in known["description"].to_pylist() if text]
     return Progress(chosen, descriptions[0] if descriptions else "", ranks, seqs, states)
 

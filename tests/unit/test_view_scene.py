@@ -1,0 +1,157 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is chosen to be shown."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dtscope_jupyter.diagnosis import diagnose
+from dtscope_jupyter.diagnosis.finding import Finding, Severity
+from dtscope_jupyter.diagnosis.result import Diagnosis
+from dtscope_jupyter.view.scene.build import Scene, scene
+from dtscope_jupyter.view.scene.choose import telling_ranks, telling_step
+from dtscope_jupyter.view.scene.gradients import gradients
+from dtscope_jupyter.view.scene.matrix import Matrix, strong_end
+from dtscope_jupyter.view.scene.progress import ABSENT, DONE, UNKNOWN, WAITING, Stuck, progress
+from dtscope_jupyter.view.scene.words import checks, headline
+from tests.view_tables import ORIGIN, STEP_NS, ddp, stuck, tables
+
+
+def made(values: list[list[float]], exact: bool = False) -> Matrix:  # noqa: FBT001, FBT002
+    array = np.array(values)
+    return Matrix(list(range(array.shape[0])), list(range(10, 10 + array.shape[1])), array, np.full(array.shape, exact))
+
+
+def shown(**options: int) -> Scene:
+    return scene(ddp(**options), Diagnosis([], [0, 1, 2, 3], 12, 100.0))
+
+
+class TestMatrix:
+    def test_pools_to_the_largest(self) -> None:
+        pooled = made([[1, 2, 9], [4, math.nan, 6], [7, 8, 3]]).pooled(2, 2)
+        assert pooled.values.tolist() == [[4, 9], [8, 3]]
+        assert (pooled.down, pooled.across) == (2, 2)
+
+    def test_keeps_what_is_unknown(self) -> None:
+        assert np.isnan(made([[math.nan, math.nan]]).pooled(1, 1).values).all()
+
+    @pytest.mark.parametrize(("values", "step_ms", "end"), [([0.1], 58, 6), ([24, 25.7], 86, 30), ([], 0, 0.01), ([5], math.nan, 5)])
+    def test_scale_ends_round_and_not_below_a_tenth_of_a_step(self, values: list[float], step_ms: float, end: float) -> None:
+        assert strong_end(np.array(values, float), step_ms) == pytest.approx(end)
+
+
+class TestStep:
+    def test_is_the_median_where_nothing_is_blamed(self) -> None:
+        chosen = telling_step(made([[5, 1, 3]]), None)
+        assert chosen is not None
+        assert (chosen.step, chosen.why) == (12, "the median of 3")
+
+    def test_is_the_dearest_of_those_blamed(self) -> None:
+        chosen = telling_step(made([[9, 1, 3]]), [11, 12])
+        assert chosen is not None
+        assert (chosen.step, chosen.why) == (12, "the worst of 2")
+
+    def test_is_none_where_nothing_has_times(self) -> None:
+        assert telling_step(made([[math.nan]]), None) is None
+
+
+class TestRanks:
+    def test_are_all_where_they_are_few(self) -> None:
+        assert telling_ranks([0, 1, 2], [], [1, 2, 3], 12) == [0, 1, 2]
+
+    def test_hold_the_named_the_dearest_and_the_cheapest(self) -> None:
+        cost = [1.0] * 100
+        cost[40], cost[60] = 9.0, 0.0
+        kept = telling_ranks(list(range(100)), [77], cost, 8)
+        assert {40, 60, 77} <= set(kept)
+        assert len(kept) == 8
+        assert kept == sorted(kept)
+
+
+class TestScene:
+    def test_names_who_came_last_and_by_how_much(self) -> None:
+        late = Finding("straggler", "compute", (2,), Severity.CRITICAL, 0.9, 20.0, tuple(range(6, 12)), {}, "", "")
+        call = scene(ddp(late=2), Diagnosis([late], [0, 1, 2, 3], 12, 100.0)).calls[0]
+        assert (call.last, call.late_ms, call.lost_ms) == (2, 20.0, 60.0)
+
+    def test_leaves_out_a_step_that_never_ended(self) -> None:
+        given = ddp(2, 4)
+        begun = {"rank": 0, "step": 4, "seq": 4, "process_group": "0", "operation": "all_reduce", "source": "host",
+                 "start_ns": ORIGIN + 4 * STEP_NS, "end_ns": ORIGIN + 5 * STEP_NS}
+        given["collectives"] = type(given["steps"]).from_pylist([*given["collectives"].to_pylist(), begun], given["collectives"].schema)
+        assert scene(given, None).exposed.steps == [0, 1, 2, 3]
+
+    def test_lanes_of_the_chosen_step_add_up(self) -> None:
+        found = shown(exposed_ms=10).timeline
+        assert found is not None
+        lane = found.lanes[0]
+        assert (lane.exposed[1] - lane.exposed[0]).sum() == 10_000_000
+        assert (lane.overlapped[1] - lane.overlapped[0]).sum() == 20_000_000
+
+    def test_says_what_it_does_not_know(self) -> None:
+        assert headline(scene(tables(), None)) == ("Nothing was recorded.", "", "none")
+        assert headline(scene(ddp(), None))[0] == "Measured, not judged: 12 steps on 4 ranks."
+        assert headline(shown())[0] == "No finding in 12 steps on 4 ranks."
+
+    def test_checks_only_what_was_counted(self) -> None:
+        assert checks(shown()) == [(True, "synchronised gradients agree on all ranks"), (True, "no NaN or infinite gradient")]
+        assert checks(scene(stuck(), None)) == []
+
+
+class TestGradients:
+    def test_groups_by_module_until_they_are_few(self) -> None:
+        found = gradients(ddp(2, 2, parameters=30), rows=8)
+        assert found is not None
+        assert len(found.groups) == 1
+        assert found.norms[0, 0] == pytest.approx(math.sqrt(sum((0.01 * 3**i) ** 2 for i in range(30))))
+
+    def test_takes_the_step_that_a_finding_is_about(self) -> None:
+        rows = [{"rank": 0, "step": step, "parameter_id": 0, "local_norm": float(step)} for step in (2, 5, 9)]
+        assert [found.step for near in (None, 3, 99) if (found := gradients(tables(gradients=rows), near))] == [9, 5, 9]
+
+    def test_keeps_a_norm_that_is_not_finite(self) -> None:
+        rows = [{"rank": 0, "step": 1, "parameter_id": i, "local_norm": value} for i, value in enumerate((1.0, math.nan, math.inf))]
+        found = gradients(tables(gradients=rows))
+        assert found is not None
+        assert [str(value) for value in found.norms[:, 0]] == ["1.0", "nan", "inf"]
+
+
+class TestProgress:
+    def test_tells_who_waits_and_who_never_called(self) -> None:
+        found = progress(stuck(4, culprit=3, seq=30))
+        assert found is not None
+        assert found.seqs[-1] == 30
+        assert found.states[:, -1].tolist() == [WAITING, WAITING, WAITING, ABSENT]
+        assert (found.states[:, :-1] == DONE).all()
+
+    def test_takes_the_groups_counters_where_rows_are_gone(self) -> None:
+        rows = [{"rank": 0, "process_group": "7", "seq": 50, "operation": "all_reduce", "state": "scheduled"}]
+        groups = [{"rank": rank, "process_group": "7", "last_enqueued": last, "last_completed": 49} for rank, last in ((0, 50), (1, 49))]
+        found = progress(tables(collectives=rows, groups=groups))
+        assert found is not None
+        assert found.states[:, -1].tolist() == [WAITING, ABSENT]
+        assert found.states[:, 0].tolist() == [DONE, DONE]
+
+    def test_believes_the_finding_after_the_job_was_ended(self) -> None:
+        given = stuck(2, culprit=1, seq=5)
+        ended = [row | {"state": "completed"} for row in given["collectives"].to_pylist()]
+        found = progress(tables(collectives=ended), Stuck("0", 5, [0]))
+        assert found is not None
+        assert found.states[:, -1].tolist() == [WAITING, ABSENT]
+
+    def test_calls_unknown_what_no_dump_tells(self) -> None:
+        waiting = {"process_group": "0", "operation": "all_reduce", "state": "scheduled"}
+        found = progress(tables(collectives=[waiting | {"rank": 0, "seq": 8}, waiting | {"rank": 1, "seq": 9}]))
+        assert found is not None
+        assert found.states.tolist() == [[WAITING, ABSENT], [UNKNOWN, WAITING]]
+
+
+def test_a_real_diagnosis_fits() -> None:
+    given = ddp(4, 24, late=2)
+    found = scene(given, diagnose(given))
+    assert found.findings
+    assert found.blamed == [2]
