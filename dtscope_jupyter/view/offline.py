@@ -71,14 +71,18 @@ def _add_map(made: Message, steps: pa.Table) -> None:
 def write(run: Run, path: Path) -> Path:
     """The page; DtscopeError where it can't be written."""
     data = base64.b64encode(gzip.compress(message(run, FILE_BYTES).pack(), mtime=0)).decode()
-    script = (STATIC / "standalone.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
-    style = (STATIC / "widget.css").read_text(encoding="utf-8")
-    page = _PAGE.format(title=html.escape(run.name), policy=_policy(script), style=style, script=script, data=data)
     try:
-        path.write_text(page, encoding="utf-8")
+        path.write_text(page(run.name, data), encoding="utf-8")
     except OSError as error:
         raise DtscopeError(f"can't write {str(path)!r}: {error.strerror}; choose another path") from error
     return path
+
+
+def page(title: str, data: str) -> str:
+    """The page's text around a packed message, gzipped and in base64."""
+    script = (STATIC / "standalone.js").read_text(encoding="utf-8").replace("</script", "<\\/script")
+    style = (STATIC / "widget.css").read_text(encoding="utf-8")
+    return _PAGE.format(title=html.escape(title), policy=_policy(script), style=style, script=script, data=data)
 
 
 def _drawn(name: str, table: pa.Table) -> pa.Table:

@@ -24,6 +24,7 @@ export class MapPanel implements Panel {
   private state: MapState | null = null;
   private summary: {
     key: string;
+    version: number;
     at: number;
     range: MapState["range"];
     columnMeans: Float32Array;
@@ -97,9 +98,17 @@ export class MapPanel implements Panel {
     const key = [this.metric, this.order, matrix.stride, matrix.ranks.length].join();
     const old = this.summary;
     const now = performance.now();
-    if (old?.key === key && (now - old.at < 1000 || old.range === null)) return this.extended(old);
+    if (old?.key === key && (old.version === matrix.version || now - old.at < 1000)) return this.extended(old);
     const { columns: columnMeans, rows: rowMeans } = matrix.means(this.metric);
-    this.summary = { key, at: now, range: matrix.range(this.metric), columnMeans, rowMeans, ...this.ordered(rowMeans) };
+    this.summary = {
+      key,
+      version: matrix.version,
+      at: now,
+      range: matrix.range(this.metric),
+      columnMeans,
+      rowMeans,
+      ...this.ordered(rowMeans),
+    };
     return this.summary;
   }
 
