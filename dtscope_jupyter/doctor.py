@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from dtscope_jupyter import debugserver
 from dtscope_jupyter.process import Process
 
 _PTH = "dtscope_jupyter.pth"
@@ -186,6 +187,8 @@ def _files(process: Process) -> Check:
 
 def _debug_server(process: Process) -> Check:
     what, change = "torch.distributed.debug", "call torch.distributed.debug.start_debug_server() in the script"
+    if found := debugserver.find(process):
+        return _yes(what, f"worker server on port {found.port}: {', '.join(found.handlers)}")
     if _DEBUG_SERVER_PORT in process.listening():
         return _yes(what, f"serves port {_DEBUG_SERVER_PORT}")
     return _no(what, f"no server on port {_DEBUG_SERVER_PORT}", change)

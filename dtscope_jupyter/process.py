@@ -74,14 +74,14 @@ class Process:
         """Whether its file systems are ours."""
         return (self.proc / "ns" / "mnt").readlink() == Path("/proc/self/ns/mnt").readlink()
 
-    def listening(self) -> set[int]:
+    def listening(self, *, children: bool = True) -> set[int]:
         """TCP ports on which it, or a child of it, listens."""
         import psutil
 
         ports: set[int] = set()
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(self.pid)
-            for member in [process, *process.children(recursive=True)]:
+            for member in [process, *(process.children(recursive=True) if children else [])]:
                 ports |= {item.laddr.port for item in member.net_connections("tcp") if item.status == psutil.CONN_LISTEN}
         return ports
 

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import dtscope_jupyter as dts
+from dtscope_jupyter import debugserver, doctor
+from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RANK = """
+import time, torch, torch.distributed as dist
+import torch.distributed.debug as debug
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+server = debug._WorkerServer("::", 0)
+for size in (4, 8, 16):
+    dist.all_reduce(torch.ones(size))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def pid() -> Iterator[int]:
+    """A rank that is not armed and runs torch's worker server, as start_debug_server starts it in every rank."""
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "DTRAINSCOPE_ENABLE": ""}
+    process = subprocess.Popen([sys.executable, "-c", RANK], env=os.environ | variables, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process.pid
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_rank_is_read_through_it(pid: int, tmp_path: Path) -> None:
+    check = next(check for check in doctor.examine(pid) if check.what == "torch.distributed.debug")
+    assert check.ok
+    assert "dump_traceback" in check.reason
+    path = debugserver.take(pid, tmp_path)
+    assert "Thread 0x" in (path / "rank-0000" / "stacks-000000.txt").read_text()
+    collectives = dts.open(str(path)).table("collectives")
+    assert collectives["operation"].tolist() == ["all_reduce"] * 3
+    assert {file.stat().st_mode & 0o777 for file in path.rglob("*.*") if file.is_file()} == {0o600}
+
+
+def test_process_without_one(tmp_path: Path) -> None:
+    with pytest.raises(DtscopeError, match="start_debug_server"):
+        debugserver.take(os.getpid(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
