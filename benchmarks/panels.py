@@ -27,7 +27,7 @@ from tests.browser import lab  # noqa: E402 - the path comes first
 
 RANKS, STEPS, SPANS = 1024, 10_000, 1_000_000
 ORIGIN = 1_764_000_000_000_000_000
-STATUS = {"title": "made", "world_size": None, "state": "finished", "live": False, "ranks": {}, "skipped": 0, "damaged": 0}
+STATUS: dict[str, Any] = {"title": "made", "world_size": None, "state": "finished", "live": False, "ranks": {}, "skipped": 0, "damaged": 0}
 FRAMES = """async ([panel, keys, wheel]) => {
   const canvas = document.querySelector(`section[data-panel=${panel}] canvas`);
   const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
