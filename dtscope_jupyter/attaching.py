@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtscope_jupyter import asking, places, rundir, stage
+from dtscope_jupyter import asking, debugserver, places, rundir, stage
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.process import Process
 
@@ -68,7 +68,7 @@ def detach(session: Session) -> int:
 
 
 def of_process(pid: int) -> Attempt:
-    """Where a process, or one that it started, records."""
+    """Where a process, or one that it started, records; else what its debug server tells now, as a run of its own."""
     for member in _family(pid):
         try:
             folder = member.rank_folder
@@ -78,6 +78,8 @@ def of_process(pid: int) -> Attempt:
             continue
         if folder is not None:
             return _attempt(folder.parent)
+    if debugserver.find(Process(pid)) is not None:
+        return rundir.attempts(debugserver.take(pid, places.folder()))[-1]
     raise DtscopeError(f"process {pid} records no run: start it with DTRAINSCOPE_ENABLE=1 or =attach; %dtscope doctor {pid} tells more")
 
 

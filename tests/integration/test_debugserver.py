@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import dtscope_jupyter as dts
-from dtscope_jupyter import debugserver, doctor
+from dtscope_jupyter import attaching, debugserver, doctor
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ def test_rank_is_read_through_it(pid: int, tmp_path: Path) -> None:
     collectives = dts.open(str(path)).table("collectives")
     assert collectives["operation"].tolist() == ["all_reduce"] * 3
     assert {file.stat().st_mode & 0o777 for file in path.rglob("*.*") if file.is_file()} == {0o600}
+
+
+def test_attach_takes_what_it_tells_now(pid: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    attempt = attaching.of_process(pid)
+    assert attempt.path.is_relative_to(tmp_path / "dtscope-runs")
+    assert attempt.ranks() == [0]
 
 
 def test_process_without_one(tmp_path: Path) -> None:
