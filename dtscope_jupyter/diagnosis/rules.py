@@ -73,7 +73,7 @@ def _find(evidence: Evidence) -> list[Finding]:
 def _is_copy(late: Finding, copied: list[Finding]) -> bool:
     """Whether a rank is late by nothing but implicit copies of its host that have a finding of their own."""
     return late.cause == "host_to_device_copy" and any(
-        each.cause != "pageable_host_memory" and set(late.ranks) <= set(each.ranks) for each in copied
+        each.cause != "pageable_host_memory" and each.evidence["measured"] and set(late.ranks) <= set(each.ranks) for each in copied
     )
 
 

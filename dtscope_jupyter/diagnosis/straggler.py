@@ -28,7 +28,7 @@ _LASTING = 6
 _STEADY, _STEADY_FEW, _FEW = 0.75, 1.0, 5
 """Share of a stretch's steps in which the rank is late: all of them where they are fewer than five."""
 _SHARE, _SHARE_IMBALANCE, _SHARE_UNKNOWN, _SHARE_UNSEEN = 0.02, 0.05, 0.10, 0.25
-_MOST, _NEARLY_ALL = 0.5, 0.8
+_MOST, _NEARLY_ALL, _PART = 0.5, 0.8, 0.6
 _IMBALANCE = ("compute", "slow_device")
 """Ranks of healthy runs differ by a few per cent in the same work; with a host's own word for a cause less is enough."""
 _BEYOND_CHANCE = 3.0
@@ -77,6 +77,9 @@ def _suspect(late: Late, row: int, usable: Ints) -> _Suspect | None:
     first, end = stretch(net, threshold)
     if _persists(late, net[first:end], threshold):
         inside = first + np.flatnonzero(positive(net[first:end]))
+        lapses = _alone(late, row, usable)
+        if lapses is not None and _outweigh(late.net[row], lapses.columns, usable[inside]):
+            return lapses
         lasting = end - first >= min(_LASTING, len(usable))
         return _Suspect(row, usable[inside], "each step", doubtful=not lasting)
     return _alone(late, row, usable)
@@ -91,6 +94,12 @@ def _persists(late: Late, net: Reals, threshold: float) -> bool:
     chance = np.sqrt(2 * np.log(ranks * steps**2)) + _BEYOND_CHANCE
     sure = max(threshold, float(chance * np.nan_to_num(late.noise) / np.sqrt(len(net))))
     return float(positive(net - threshold / 2).mean()) >= needed and float(np.nanmedian(net)) > sure
+
+
+def _outweigh(net: Reals, lapses: Ints, stretch: Ints) -> bool:
+    """Whether a part of the steps makes nearly all of what a stretch costs: then that part is the fault, not the stretch."""
+    rest = np.maximum(net[np.setdiff1d(stretch, lapses)], 0).sum()
+    return len(lapses) <= _PART * len(stretch) and float(net[lapses].sum()) > _NEARLY_ALL / (1 - _NEARLY_ALL) * float(rest)
 
 
 def _alone(late: Late, row: int, usable: Ints) -> _Suspect | None:
