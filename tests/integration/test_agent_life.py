@@ -229,7 +229,9 @@ def test_rehearsed_copies(ranks: Ranks, tmp_path: Path) -> None:
 SCRIPT = """
 import os, sys, time
 import torch, torch.distributed as dist
-dist.init_process_group("gloo")
+count = os.environ["TORCHELASTIC_RESTART_COUNT"]  # on gloo a restart over torchrun's own store does not connect
+place = dict(init_method=f"file://{__file__}.{count}", rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+dist.init_process_group("gloo", **place)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loader = torch.utils.data.DataLoader(torch.randn(64, 4), batch_size=8, num_workers=1)
@@ -237,7 +239,7 @@ for batch in loader:
     optimizer.zero_grad()
     model(batch).sum().backward()
     optimizer.step()
-if int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < int(sys.argv[1]):
+if int(count) < int(sys.argv[1]):
     sys.exit(3)
 dist.destroy_process_group()
 """
