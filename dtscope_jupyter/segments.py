@@ -202,7 +202,7 @@ def _walk(segment: Segment) -> Iterator[tuple[bytes, Entry, int]]:
 
 
 def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | _OPEN)
+    return os.open(path, flags | _OPEN | os.O_NONBLOCK)
 
 
 def _write(descriptor: int, data: bytes | memoryview, place: int) -> None:

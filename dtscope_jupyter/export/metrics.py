@@ -135,6 +135,7 @@ class _Run:
         self._recent: dict[str, deque[pa.RecordBatch]] = {name: deque() for name in schema.TABLES}
         self._rows = dict.fromkeys(schema.TABLES, 0)
         self._groups: set[str] = set()
+        self._unreadable: set[tuple[int, str]] = set()
         self._due = 0.0
         self._new = False
         self.metrics = _families()
@@ -153,11 +154,16 @@ class _Run:
     def _poll(self, rank: int, table: str) -> None:
         reader = self._readers.setdefault((rank, table), BlockReader(self._attempt.rank_path(rank), table))
         take = {"steps": self._steps, "collectives": self._collectives, "notes": self._notes}.get(table)
-        for batch in reader.batches():
-            self._new = True
-            self._keep(table, batch)
-            if take:
-                take((self._name, str(rank)), batch)
+        try:
+            for batch in reader.batches():
+                self._new = True
+                self._keep(table, batch)
+                if take:
+                    take((self._name, str(rank)), batch)
+        except OSError as error:
+            if (rank, table) not in self._unreadable:
+                self._unreadable.add((rank, table))
+                log.warning("%s of rank %d of %s can't be read: %s", table, rank, self._name, error.strerror)
 
     def _keep(self, table: str, batch: pa.RecordBatch) -> None:
         recent = self._recent[table]

@@ -61,6 +61,8 @@ def serve(folder: Path, address: str, stop: threading.Event) -> None:
     found = re.fullmatch(r"\[?([^\[\]\s]*)\]?:(\d{1,5})", address)
     if not found:
         raise DtscopeError(f"{address!r} is no HOST:PORT; give e.g. 127.0.0.1:9464")
+    if not folder.is_dir():
+        raise DtscopeError(f"{str(folder)!r} is no directory; give the one that holds the runs")
     registry, exporter = prometheus_client.CollectorRegistry(), Exporter(folder)
     exporter.poll()
     registry.register(exporter)
