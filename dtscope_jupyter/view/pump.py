@@ -30,6 +30,8 @@ PERIOD_S = 0.1
 WINDOW = 4
 _RANKS_PER_S = 256
 _LOOK_S = 1.0
+_SHARE = 0.08
+"""Of a core that the thread may use."""
 _DEAF_S = 2.0
 _FRAME_BYTES = 2 * MEBIBYTE
 _HELLO_BYTES = 24 * MEBIBYTE
@@ -115,14 +117,14 @@ class Pump:
     def _work(self) -> None:
         period = PERIOD_S
         while not self._ending.wait(period):
-            began = time.monotonic()
+            used = time.thread_time()
             try:
-                self._turn(began)
+                self._turn(time.monotonic())
             except Exception:  # noqa: BLE001 - logged with its traceback
                 # The view must not end because one turn failed, e.g. while a run directory is being replaced.
                 _LOG.exception("dtscope: the live view could not be brought up to date from %s", self._path)
-            took = time.monotonic() - began
-            period = max(PERIOD_S, len(self._tail.ranks) / _RANKS_PER_S, 4 * took)
+            used = time.thread_time() - used
+            period = max(PERIOD_S, len(self._tail.ranks) / _RANKS_PER_S, used / _SHARE)
 
     def _turn(self, now: float) -> None:
         if now - self._looked >= _LOOK_S:
