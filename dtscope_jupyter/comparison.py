@@ -37,21 +37,25 @@ class Comparison:
         clear = (frame["change"].abs() > 2 * frame["spread"]).astype("boolean").mask(frame["spread"].isna())
         return frame.drop(columns="spread").assign(clear=clear)
 
-    def figure(self) -> go.Figure:
+    def figure(self, theme: str = "light") -> go.Figure:
         """Change of each figure in percent, as bars; those within the spread between steps are pale."""
         import plotly.graph_objects as go
 
-        from dtscope_jupyter.view.palette import palette
+        from dtscope_jupyter.view.figures.style import Style, rank_height
 
+        style = Style.of(theme)
         frame = self.table().dropna(subset=["percent"])[::-1]
         a, b = self._labels()
-        shown = [f"{before:.4g} -> {after:.4g} {unit}" for before, after, unit in zip(frame[a], frame[b], frame["unit"], strict=True)]
+        values = zip(frame[a], frame[b], frame["unit"], strict=True)
+        shown = [f"{before:.4g} → {after:.4g} {unit}" for before, after, unit in values]
         bars = go.Bar(
-            x=frame["percent"], y=frame["figure"], orientation="h", text=shown, hoverinfo="y+x+text",
-            marker={"color": palette("light")["accent"], "opacity": np.where(frame["clear"].fillna(value=True), 1.0, 0.4)},
+            x=frame["percent"], y=frame["figure"], orientation="h", text=shown, textposition="auto", hoverinfo="y+x+text",
+            marker={"color": style.colors["overlapped"], "opacity": np.where(frame["clear"].fillna(value=True), 1.0, 0.4)},
         )
-        layout = {"title": f"{b} against {a}", "xaxis": {"title": "change (%)", "zeroline": True}, "template": "simple_white"}
-        return go.Figure(bars, layout)
+        return style.figure(
+            [bars], f"{b} against {a}", "change in %", "Pale: within the spread between steps.", height=rank_height(len(frame)),
+            xaxis={"title": "%", "zeroline": True, "zerolinecolor": style.colors["quiet"]}, yaxis={"showgrid": False},
+        )
 
     def _labels(self) -> tuple[str, str]:
         a, b = self.names

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FORMAT = 1
+WIDTH = 1000
+"""Logical pixels of the picture, which is drawn at twice as many."""
 _SIGNS = {Severity.CRITICAL: "!!", Severity.WARNING: "! ", Severity.INFO: "i "}
 
 
@@ -47,11 +49,11 @@ class Diagnosis:
             return f"{head}: nothing to report."
         return "\n".join([head, *(_lines(finding) for finding in self.findings)])
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         bundle: dict[str, Any] = {"text/plain": str(self)}
-        if self.picture is not None:
-            bundle["image/png"] = self.picture(self)
-        return bundle
+        if self.picture is None:
+            return bundle, {}
+        return bundle | {"image/png": self.picture(self)}, {"image/png": {"width": WIDTH}}
 
 
 def _lines(finding: Finding) -> str:

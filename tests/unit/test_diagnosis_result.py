@@ -73,9 +73,9 @@ def test_a_healthy_run_says_so() -> None:
 
 def test_the_picture_is_shown_where_somebody_draws_it() -> None:
     found = diagnose(simulate.run(4, 16, FAULTS[1]))
-    assert set(found._repr_mimebundle_()) == {"text/plain"}
+    assert set(found._repr_mimebundle_()[0]) == {"text/plain"}
     drawn = replace(found, picture=lambda each: str(len(each.findings)).encode())
-    assert drawn._repr_mimebundle_()["image/png"] == b"1"
+    assert drawn._repr_mimebundle_()[0]["image/png"] == b"1"
 
 
 def test_the_most_costly_comes_first() -> None:

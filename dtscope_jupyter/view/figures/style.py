@@ -42,8 +42,8 @@ class Style:
 
     @property
     def series(self) -> list[str]:
-        """Colours of curves that mean nothing by themselves."""
-        return [self.colors[name] for name in ("overlapped", "exposed", "good", "accent", "critical", "quiet", "compute", "warning")]
+        """Colours of curves that mean nothing by themselves; orange is kept for what costs."""
+        return [self.colors[name] for name in ("overlapped", "good", "quiet", "accent", "critical", "compute", "ink")]
 
     def figure(
         self,

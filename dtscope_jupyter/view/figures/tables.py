@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.view.figures.style import Style
 
 _ROW = 26
-_LINE = 44
+_LINE = 15
+_PAGE, _LETTER = 940, 7.2
 
 
 def table(
@@ -32,7 +33,6 @@ def table(
     colors = style.colors
     columns = [[_plain(row[i]) for row in rows] for i in range(len(heads))]
     ink = [marks or [colors["ink"]] * len(rows), *([colors["ink"]] * len(rows) for _ in heads[1:])]
-    long = any(len(cell) > 60 for row in rows for cell in row)  # noqa: PLR2004
     trace = go.Table(
         columnwidth=list(widths),
         header={
@@ -48,11 +48,17 @@ def table(
             "line": {"color": colors["rule"]},
             "align": "left",
             "font": {"color": ink, "size": 12},
-            "height": _LINE if long else _ROW,
+            "height": _ROW,
         },
     )
-    height = min(150 + (2 * _LINE if long else _ROW) * (len(rows) + 1), 900)
+    height = min(165 + sum(_ROW + _LINE * (_lines(row, widths) - 1) for row in rows), 900)
     return style.figure([trace], title, about, name, height=height, caption_below_axis=False, margin={"l": 24, "r": 24, "t": 70, "b": 40})
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> int:
+    """How many lines the row takes on a page of usual width."""
+    unit = _PAGE / sum(widths) / _LETTER
+    return max(-(-len(cell) // max(int(width * unit), 1)) for cell, width in zip(row, widths, strict=True))
 
 
 def _plain(text: str) -> str:
