@@ -13,6 +13,7 @@ from dtscope_jupyter.agent import signals
 from dtscope_jupyter.agent.buckets import Buckets
 from dtscope_jupyter.agent.collectives import Collectives
 from dtscope_jupyter.agent.core import Agent
+from dtscope_jupyter.agent.device_host import DeviceHost
 from dtscope_jupyter.agent.devices import Devices
 from dtscope_jupyter.agent.discovery import Discovery
 from dtscope_jupyter.agent.faults import Faults
@@ -21,6 +22,7 @@ from dtscope_jupyter.agent.gradients import Gradients
 from dtscope_jupyter.agent.host import Host
 from dtscope_jupyter.agent.server import Server
 from dtscope_jupyter.agent.steps import Steps
+from dtscope_jupyter.agent.tile_collector import TileCollector
 from dtscope_jupyter.agent.window import Window
 
 if TYPE_CHECKING:
@@ -56,7 +58,10 @@ def _collectors(agent: Agent) -> None:
     if "host" in collect:
         agent.host = Host(agent, steps.overlap)
         _add(agent, "host", agent.host)
-    if "gradients" in collect:
+        waits = DeviceHost(agent, agent.host)
+        _add(agent, "host_sync", waits)
+        steps.on_close.append(waits.step_closed)
+    if collect & {"gradients", "gradient_tiles"}:
         _add_gradients(agent, steps, discovery, buckets)
     if "devices" in collect:
         _add(agent, "devices", Devices(agent))
@@ -103,6 +108,10 @@ def _add_gradients(agent: Agent, steps: Steps, discovery: Discovery, buckets: Bu
     agent.progress.before_close.append(gradients.before_close)
     agent.gradients = gradients
     _add(agent, "gradients", gradients)
+    if "gradient_tiles" in agent.config.collect:
+        tiles = TileCollector(agent, gradients.parameters)
+        steps.before_optimizer.append(tiles.before_optimizer)
+        _add(agent, "gradient_tiles", tiles)
 
 
 def _listen(agent: Agent) -> None:

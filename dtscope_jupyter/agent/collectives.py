@@ -13,9 +13,10 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
-from dtscope_jupyter.agent import lines
+from dtscope_jupyter.agent import capture, lines
 from dtscope_jupyter.agent.clock import OFFSET_NS, now
 from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.device_times import DeviceTimes
@@ -63,6 +64,8 @@ class Collectives(Collector):
         for name, method in METHODS.items():
             self._patches.wrap(ProcessGroup, name, self._wrapper(name, method))
         self._patches.wrap(Work, "wait", self._wait_wrapper)
+        if torch.version.cuda is not None:
+            capture.watch(self._patches, torch.cuda.CUDAGraph)
 
     def stop(self) -> None:
         """Takes the hooks off."""
@@ -106,7 +109,8 @@ class Collectives(Collector):
             operation.end = operation.returned
             self._blocked(operation.enqueue, operation.end, operation)
         elif asynchronous:
-            _follow(operation, work, self._delay_s(operation))
+            _follow(operation, work)
+            self._rehearse(operation, work)
         if work is not None:
             self._remember(operation, work)
         self.agent.cost.fixed(now() - returned)
@@ -117,6 +121,8 @@ class Collectives(Collector):
             self._works.pop(next(iter(self._works)), None)
 
     def _blocked(self, start: int, end: int, operation: Operation) -> None:
+        if len(self._waits) == _MOST_PENDING:
+            self.agent.recorder.drop("host", 1)
         self._waits.append((operation.step, start, end, operation))
 
     def enter_bucket(self, index: int) -> None:
@@ -212,6 +218,16 @@ class Collectives(Collector):
             operation.end = operation.returned
             self._blocked(operation.enqueue, operation.end, operation)
 
+    def _rehearse(self, operation: Operation, work: Any) -> None:
+        """A slow link, as asked for: the call itself takes as long, since C++ waits for its own futures only."""
+        delay = self._delay_s(operation) if operation.name not in _P2P else 0.0
+        if delay:
+            operation.end = now() + int(delay * 1e9)
+            work.wait()
+            time.sleep(delay)
+            operation.end = now()
+            self._blocked(operation.enqueue, operation.end, operation)
+
     def _delay_s(self, operation: Operation) -> float:
         return self._faults.delay_s(operation.group.ranks) if self._faults is not None else 0.0
 
@@ -281,13 +297,11 @@ def _sequence(name: str, known: Group, group: Any) -> int:
     return int(group._get_sequence_number_for_group()) + 1  # noqa: SLF001
 
 
-def _follow(operation: Operation, work: Any, delay_s: float) -> None:
+def _follow(operation: Operation, work: Any) -> None:
     """Its end, by the runtime's own callback; where that has none, Work.wait tells."""
 
     def done(_future: Any) -> None:
-        if delay_s:
-            time.sleep(delay_s)
-        operation.end = now()
+        operation.end = operation.end or now()
 
     try:
         work.get_future().then(done)

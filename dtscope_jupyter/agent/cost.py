@@ -55,7 +55,7 @@ class Cost:
             "local_check": Probe(0.3, compared=False),
             "local_norm": Probe(0.2),
             "synced_norm": Probe(0.2),
-            "tiles": Probe(0.2),
+            "tiles": Probe(0.2, compared=False),
         }
         self._recorder = recorder
         self._steps = 0
@@ -75,6 +75,10 @@ class Cost:
         if probe.compared and self._comparing:
             return self._steps % 2 == 0
         return self._steps % probe.every == 0
+
+    def turn(self, name: str) -> int:
+        """How many times the probe has been due before this step, by its present rate; the same on ranks of one rate."""
+        return self._steps // self.probes[name].every
 
     def spent(self, name: str, ns: int, device_bytes: int = 0) -> None:
         """The probe took this long on the training thread, or makes the device read so much."""

@@ -180,6 +180,8 @@ class Gradients(Collector):
         """A part of a step ends: what it left goes to the writing thread."""
         part, self._part = self._part, Part()
         part.step, part.time, part.ready = self.agent.progress.step, end, self.parameters.take()
+        if len(self._parts) == _MOST:
+            self.agent.recorder.drop("gradients", len(part.ready))
         self._parts.append(part)
         self._alert = max(self._alert - 1, 0)
 

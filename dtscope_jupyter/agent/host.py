@@ -53,6 +53,8 @@ class Host(Collector):
 
     def event(self, kind: str, start: int, end: int, count: int | None = None, detail: str | None = None, line: str | None = None) -> None:
         """One interval, by the monotonic clock in ns."""
+        if len(self._events) == _MOST:
+            self.agent.recorder.drop("host", 1)
         self._events.append((self.agent.progress.step, kind, start, end, count, detail, line))
 
     def _input_wrapper(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -80,7 +82,7 @@ class Host(Collector):
         if phase == "start":
             self._gc_start = now()
         elif self._gc_start and self.agent.progress.started:
-            self._events.append((self.agent.progress.step, "gc", self._gc_start, now(), None, f"generation {info['generation']}", None))
+            self.event("gc", self._gc_start, now(), detail=f"generation {info['generation']}")
             self._gc_start = 0
 
     def drain(self, final: bool) -> None:  # noqa: FBT001

@@ -40,6 +40,10 @@ class Parameters:
         """How many are numbered."""
         return len(self.ready)
 
+    def at(self, number: int) -> torch.Tensor | None:
+        """The parameter of a number; None once it is gone."""
+        return self._alive[number]()
+
     def number(self, parameter: torch.Tensor) -> int | None:
         """The parameter's number; None for one of no known model."""
         return self._ids.get(id(parameter))

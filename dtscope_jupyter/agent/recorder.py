@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dtscope_jupyter import schema
-from dtscope_jupyter.agent import clock
+from dtscope_jupyter.agent import capture, clock
 from dtscope_jupyter.agent.thinning import Thinning
 from dtscope_jupyter.store import BlockWriter
 
@@ -97,8 +97,9 @@ class Recorder:
         with self._flushing:
             if self._closed:
                 return
-            for drain in tuple(self._sources):
-                drain(final)
+            with capture.between() as free:
+                for drain in tuple(self._sources) if free or final else ():
+                    drain(final)
             self._count_losses()
             for table, rows in self._rows.items():
                 if rows:

@@ -193,10 +193,16 @@ class Steps(Collector):
         for step, segment in self._waiting:
             late = final or now() - segment.end > _PATIENCE_NS
             if late or (self.overlap.settled(segment.end) and all(gate(step) for gate in self.gates)):
-                self.agent.recorder.add("steps", self._row(step, segment))
+                self._write(step, segment)
             else:
                 later.append((step, segment))
         self._waiting = later
+
+    def _write(self, step: int, segment: Segment) -> None:
+        row = self._row(step, segment)
+        if "steps" in self.agent.config.collect:
+            self.agent.recorder.add("steps", row)
+        self.disturbed.discard(step - 1)
 
     def _row(self, step: int, segment: Segment) -> tuple[Any, ...]:
         host, allocated, reserved = memory.sample()

@@ -10,8 +10,8 @@ import signal
 import stat
 import subprocess
 import sys
+import textwrap
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import agent_ranks
@@ -25,6 +25,7 @@ from dtscope_jupyter.store import BlockReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from ranks import Ranks
 
@@ -246,10 +247,11 @@ dist.destroy_process_group()
 
 
 def _torchrun(tmp_path: Path, *, restarts: int, **variables: str) -> Path:
-    """Runs the script under torchrun with the .pth file of the wheel in place; returns the folder of runs."""
+    """Runs the script under torchrun with the line of the wheel's .pth file; returns the folder of runs."""
     site = tmp_path / "site"
     site.mkdir()
-    (site / "sitecustomize.py").write_text("import os; os.environ.get('DTRAINSCOPE_ENABLE') and __import__('dtscope_jupyter.agent.autostart')")
+    line = "import os; os.environ.get('DTRAINSCOPE_ENABLE') and __import__('dtscope_jupyter.agent.autostart')"
+    (site / "sitecustomize.py").write_text(line)
     (tmp_path / "train.py").write_text(SCRIPT)
     environment = os.environ | {"PYTHONPATH": str(site), "DTRAINSCOPE_LOG_DIR": str(tmp_path / "runs"), "OMP_NUM_THREADS": "1", **variables}
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--max-restarts={restarts}", "--standalone"]
@@ -296,3 +298,32 @@ def test_a_stopped_rank_can_be_told_by_its_heartbeat(running: Any) -> None:
     finally:
         os.kill(identity["pid"], signal.SIGCONT)
     _wait(lambda: (folder / "rank.json").stat().st_mtime_ns > stopped)
+
+
+def test_pictures_of_gradients_on_request(ranks: Ranks, tmp_path: Path) -> None:
+    collect = frozenset({"steps", "gradients", "gradient_tiles"})
+    check = "value = {}\nfor n in range(8):\n    step()\n    value[n] = [p.grad.abs().max().item() for p in model.parameters()]\n"
+    recorded = agent_ranks.run(ranks, LOOP + check, 2, folder=tmp_path, collect=collect, budget=1.0)
+    tiles = recorded.of("gradient_tiles", 0)
+    assert set(tiles["parameter_id"]) == {0, 1, 2, 3}
+    for row in tiles.itertuples():
+        assert len(row.values) == row.height * row.width
+        assert max(row.values) == pytest.approx(recorded.values[0][row.step][row.parameter_id])
+        assert len(row.histogram) == 18
+
+
+def test_memory_stays_flat(ranks: Ranks, tmp_path: Path) -> None:
+    """What 3000 steps leave in Python's memory, the first 1000 being warm-up."""
+    source = """
+    import tracemalloc
+    for number in range(3000):
+        if number == 1000:
+            time.sleep(0.3)
+            tracemalloc.start(1)
+            before = tracemalloc.get_traced_memory()[0]
+        step()
+    time.sleep(0.3)
+    value = tracemalloc.get_traced_memory()[0] - before
+    """
+    grown = agent_ranks.run(ranks, LOOP + textwrap.dedent(source), 2, folder=tmp_path).values
+    assert max(grown) < 2_000_000

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtscope_jupyter.agent import lines, readings
+from dtscope_jupyter.agent import lines, readings, tiles
 from dtscope_jupyter.agent.config import Config
 from dtscope_jupyter.agent.cost import ALWAYS_NS, Cost
 from dtscope_jupyter.agent.device_clock import DeviceClock
@@ -91,7 +91,7 @@ def test_evidence_tells_reset_and_update_apart() -> None:
     backward()
     assert evidence.since_last() == (False, False)
     with torch.no_grad():
-        parameter -= 0.1
+        parameter.sub_(0.1)
     assert evidence.since_last() == (False, True)
     backward()
     assert parameter.grad is not None
@@ -178,3 +178,20 @@ def _through_us() -> tuple[str | None, bool]:
         return lines.caller()
 
     return inner()
+
+
+def test_tiles_keep_the_largest_of_each_cell() -> None:
+    gradient = torch.zeros(200, 130)
+    gradient[199, 129], gradient[0, 0] = -5.0, float("nan")
+    cells = tiles.pooled(gradient)
+    assert cells.shape == (64, 64)
+    assert cells[-1, -1] == 5.0
+    assert cells[0, 0].isnan()
+    assert tiles.pooled(torch.ones(3)).shape == (3, 1)
+    assert tiles.pooled(torch.tensor(2.0)).tolist() == [[2.0]]
+
+
+def test_histogram_counts_every_element_once() -> None:
+    counts = tiles.histogram(torch.tensor([0.0, 1e-20, 1e-12, 0.5, -5.0, 5000.0, 2e4, float("inf"), float("nan")]))
+    assert counts.tolist() == [2, 1, *[0] * 10, 1, 1, 0, 0, 1, 3]
+
