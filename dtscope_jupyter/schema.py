@@ -140,7 +140,7 @@ COLLECTIVES = Table(
         _integer("stream", "device stream"),
         _LINE,
         _SOURCE,
-        _real("duration_ms", "time on the device where only that is known, as in Flight Recorder dumps: start_ns and end_ns are null", "ms"),
+        _real("duration_ms", "time on the device where only that is known, as in Flight Recorder dumps; start_ns, end_ns are null", "ms"),
     ),
 )
 

@@ -66,11 +66,12 @@ class GPT(nn.Module):
         x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x))
+        logits: torch.Tensor = self.head(self.norm(x))
+        return logits
 
 
 def device() -> torch.device:
-    """This rank's GPU, or the CPU where there is none."""
+    """The GPU of the rank, or the CPU where there is none."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -85,7 +86,7 @@ def build(size: str, parallel: str, **ddp: object) -> tuple[nn.Module, torch.opt
         from torch.distributed.fsdp import fully_shard
 
         for block in model.blocks:  # type: ignore[union-attr]
-            fully_shard(block)  # type: ignore[arg-type]
+            fully_shard(block)
         fully_shard(model)
     else:
         model = nn.parallel.DistributedDataParallel(model, **ddp)  # type: ignore[arg-type]

@@ -28,14 +28,14 @@ def install(mode: str, model: torch.nn.Module) -> Callable[[], None]:
 
     def norm(parameter: torch.Tensor) -> None:
         kept.append(parameter.grad.norm())  # type: ignore[union-attr]
-        if len(kept) > 2000:  # noqa: PLR2004
+        if len(kept) > 2000:
             kept.clear()
 
     def event(_: torch.Tensor) -> None:
         mark = torch.cuda.Event(enable_timing=True)
         mark.record()
         kept.append(mark)
-        if len(kept) > 2000:  # noqa: PLR2004
+        if len(kept) > 2000:
             kept.clear()
 
     if mode == "norm per parameter":
@@ -59,10 +59,10 @@ def step(mode: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer, ba
     if mode != "autograd.grad per layer":
         return gpt.step(model, optimizer, batch)
     tokens, targets = batch
-    inner = model.module
+    inner: Any = model.module
     with torch.autocast(tokens.device.type, torch.bfloat16):
         logits = inner(tokens)
         loss = functional.cross_entropy(logits.view(-1, gpt.VOCABULARY), targets.reshape(-1))
-    for block in inner.blocks:  # type: ignore[union-attr]
+    for block in inner.blocks:
         torch.autograd.grad(loss, list(block.parameters()), retain_graph=True)
     return gpt.step(model, optimizer, batch)

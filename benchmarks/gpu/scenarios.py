@@ -58,7 +58,7 @@ SCENARIOS = {
 }  # fmt: skip
 
 
-def train(scenario: Scenario, path: str) -> None:
+def train(scenario: Scenario, path: str) -> None:  # noqa: C901 # sent to the ranks as one function
     """What a rank does."""
     import sys
 
@@ -71,12 +71,12 @@ def train(scenario: Scenario, path: str) -> None:
     dist.init_process_group()
     rank = dist.get_rank()
     model, optimizer = gpt.build(scenario.size, scenario.parallel, **scenario.ddp)
-    step_model = torch.compile(model) if scenario.fault == "compile" else model
+    step_model: Any = torch.compile(model) if scenario.fault == "compile" else model
     draw, matrix = gpt.batches(scenario.size), torch.randn(8192, 8192, device=gpt.device(), dtype=torch.bfloat16)
     pageable = torch.randn(256, 2**20)
 
-    def fault(number: int) -> tuple[Any, Any]:
-        batch = draw()
+    def fault(number: int) -> Any:
+        batch: Any = draw()
         match scenario.fault, rank:
             case "host_stall", 1:
                 time.sleep(0.06)
@@ -103,7 +103,7 @@ def train(scenario: Scenario, path: str) -> None:
 
     for number in range(scenario.steps):
         if scenario.fault == "accumulation":
-            with model.no_sync():
+            with model.no_sync():  # type: ignore[operator]
                 gpt.backward(step_model, draw())
         batch = fault(number)
         if scenario.fault == "skipped" and number == 14:
@@ -113,7 +113,7 @@ def train(scenario: Scenario, path: str) -> None:
             torch.cuda.synchronize()
         gpt.backward(step_model, batch, extra)
         if scenario.fault == "nan" and rank == 1 and number == 20:
-            next(model.parameters()).grad[0, 0] = float("nan")
+            next(model.parameters()).grad[0, 0] = float("nan")  # type: ignore[index]
         gpt.update(optimizer)
     torch.cuda.synchronize()
     dist.destroy_process_group()
@@ -166,7 +166,10 @@ def run_one(name: str, world: int, folder: Path, pictures: Path | None) -> dict[
         failure, run = f"{type(error).__name__}: {str(error).splitlines()[-1][:300]}", dts.open(folder / name)
     diagnosis = run.diagnose()
     found = [
-        {"kind": str(f.kind), "cause": str(f.cause), "ranks": list(f.ranks), "severity": str(f.severity), "cost_ms": f.cost_ms, "text": str(f.sentence)}
+        {
+            "kind": str(f.kind), "cause": str(f.cause), "ranks": list(f.ranks),
+            "severity": str(f.severity), "cost_ms": f.cost_ms, "text": str(f.sentence),
+        }
         for f in diagnosis.findings
     ]
     if pictures is not None:
@@ -210,10 +213,12 @@ def main() -> None:
         try:
             result = run_one(name, options.world, options.folder, options.pictures)
         except Exception as error:  # noqa: BLE001 # one scenario's failure must not hide the others
-            result = {"scenario": name, "right": False, "found": [], "failure": f"{type(error).__name__}: {error}", "step_ms": None, "seconds": 0, "estimates": []}
+            failure = f"{type(error).__name__}: {error}"
+            result = {"scenario": name, "right": False, "found": [], "failure": failure, "step_ms": None, "seconds": 0, "estimates": []}
         results.append(result)
         top = result["found"][0]["text"] if result["found"] else "nothing"
-        print(f"{'ok ' if result['right'] else 'BAD'} {name:24} step {result['step_ms'] or 0:7.2f} ms {result['seconds']:5} s  {top}  {result['failure'] or ''}", flush=True)
+        mark, step_ms = "ok " if result["right"] else "BAD", result["step_ms"] or 0
+        print(f"{mark} {name:24} step {step_ms:7.2f} ms {result['seconds']:5} s  {top}  {result['failure'] or ''}", flush=True)
         for row in result["estimates"][:4]:
             print("      " + "  ".join(f"{key} {value:.3f}" for key, value in row.items()), flush=True)
         if options.out:
