@@ -49,7 +49,7 @@ class Block(nn.Module):
         q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+        return x.add(self.down(functional.gelu(self.up(self.norm2(x)))))
 
 
 class GPT(nn.Module):

@@ -29,7 +29,7 @@ class TestBundle:
     def test_is_what_ipython_shows(self) -> None:
         formatter = InteractiveShell.instance().display_formatter
         assert formatter is not None
-        data, metadata = formatter.format(report())  # type: ignore[no-untyped-call]
+        data, metadata = formatter.format(report())
         assert sorted(data) == ["image/png", "text/plain"]
         assert metadata["image/png"] == {"width": 1000}
 
