@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -163,6 +164,24 @@ def test_rank_waits_for_a_collector_that_is_away(tmp_path: Path, keys: Path) -> 
     with pytest.raises(AwayError, match="no answer"):
         shipper.step()
     shipper.close()
+
+
+def test_a_full_disk_is_waited_out(tmp_path: Path, keys: Path) -> None:
+    endpoint, source, target = _free_endpoint(), tmp_path / "run-f", tmp_path / "collected"
+    with _collector(endpoint, target, keys) as process:
+        _wait(target.exists, "the collector")
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+        rank = _rank(source, 0, 2.0)
+        shipper = transport.ship(source / "rank-0000", endpoint, keys, rank.pid)
+        rank.wait()
+        _wait(lambda: "refused: disk" in (source / "rank-0000" / "ship.log").read_text(), "word of the full disk")
+        values, early = _values(source / "rank-0000", "collectives"), _values(target / "run-f" / "rank-0000", "collectives")
+        assert early == values[: len(early)]
+        assert len(early) < len(values)
+        assert shipper.poll() is None
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert shipper.wait(60) == 0
+        assert _values(target / "run-f" / "rank-0000", "collectives") == values
 
 
 def test_collector_ends_on_a_signal(tmp_path: Path, keys: Path) -> None:
