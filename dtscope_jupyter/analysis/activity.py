@@ -164,7 +164,7 @@ def _host_compute(tables: Tables, seen: _Seen) -> Events:
     keep = seen.missing(rank, step) & (start != NONE) & (end != NONE)
     rank, step, start, end, source = (column[keep] for column in (rank, step, start, end, source))
     line = np.arange(len(rank), dtype=np.int64)
-    blocked = _waits(tables["host"], pair(rank, step))
+    blocked = _waits(tables["host"], (rank, start, end))
     axis = Axis.of(len(rank), (line, start, end), blocked)
     free = intervals.difference(axis.union(line, start, end), axis.union(*blocked))
     row = axis.line(free[0])
@@ -173,15 +173,28 @@ def _host_compute(tables: Tables, seen: _Seen) -> Events:
     return Events(rank[row], step[row], *times, source[row], dict.fromkeys(KEYS, nothing), {key: [] for key in KEYS})
 
 
-def _waits(host: pa.Table, steps: Ints) -> tuple[Ints, Ints, Ints]:
-    """Line (place in `steps`), start and end of the blocked intervals of those steps."""
+def _waits(host: pa.Table, steps: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:
+    """Place among the steps (rank, start, end), start and end of blocked intervals: one for each step of the rank that they reach into.
+
+    By time, as the rank itself counts: a collective called between two steps is labelled with the one before.
+    """
     waits = host.filter(is_any(host, "kind", ["collective_wait"]))
-    start, end, key = ints(waits, "start_ns"), ints(waits, "end_ns"), pair(ints(waits, "rank"), ints(waits, "step"))
-    order = np.argsort(steps, kind="stable")
-    place = np.minimum(np.searchsorted(steps[order], key), max(len(steps) - 1, 0))
-    line = order[place] if len(steps) else place
-    keep = (steps[line] == key if len(steps) else np.zeros(len(key), bool)) & (start != NONE) & (end != NONE)
-    return line[keep], start[keep], end[keep]
+    rank, start, end = (ints(waits, name) for name in ("rank", "start_ns", "end_ns"))
+    known = (start != NONE) & (end != NONE)
+    rank, start, end = rank[known], start[known], end[known]
+    if not len(rank) or not len(steps[0]):
+        return rank[:0], start[:0], end[:0]
+    ranks = distinct(np.concatenate((steps[0], rank)))
+    line, own = (np.searchsorted(ranks, column) for column in (steps[0], rank))
+    shift = Axis.of(len(ranks), (line, *steps[1:]), (own, start, end)).shift
+    order = np.argsort(steps[1] + shift[line], kind="stable")
+    begins = (steps[1] + shift[line])[order]
+    first = np.maximum(np.searchsorted(begins, start + shift[own], side="right") - 1, 0)
+    count = np.maximum(np.searchsorted(begins, end + shift[own], side="left") - first, 0)
+    which = np.repeat(np.arange(len(rank)), count)
+    place = order[np.repeat(first - np.cumsum(count) + count, count) + np.arange(len(which))]
+    same = steps[0][place] == rank[which]
+    return place[same], start[which[same]], end[which[same]]
 
 
 def _joined(parts: list[Events], names: dict[str, list[str]]) -> Events:

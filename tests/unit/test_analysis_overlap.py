@@ -142,10 +142,19 @@ def test_a_rank_without_communication_has_no_ratio() -> None:
     assert np.isnan(frame["overlap_ratio"][0])
 
 
-def test_blocked_time_across_steps_counts_in_its_own() -> None:
-    rows = tables(steps=[step(0, 0, 0, 10), step(0, 1, 10, 20)], host=[wait(0, 0, 8, 12), wait(0, 1, 12, 13)])
+def test_blocked_time_counts_in_each_step_that_it_reaches_into() -> None:
+    rows = tables(steps=[step(0, 0, 0, 10), step(0, 1, 10, 20), step(1, 0, 5, 9)], host=[wait(0, 0, 8, 12), wait(0, 1, 12, 13)])
     frame = overlap(rows, ["rank", "step"])
-    assert frame["compute_ms"].tolist() == [8, 9]
+    assert frame["compute_ms"].tolist() == [8, 7, 4]
+
+
+def test_a_loop_without_optimizer_hides_nothing_behind_its_own_blocked_call() -> None:
+    steps = [step(rank, n, 10 * n, 10 * n + 10) for rank in (0, 1) for n in (0, 1, 2)]
+    late = [(rank, n, 10 * n + 11, 10 * n + 18) for rank in (0, 1) for n in (0, 1)]  # labelled with the step before
+    rows = tables(steps=steps, collectives=[collective(r, 0, a, b, step=n) for r, n, a, b in late], host=[wait(*one) for one in late])
+    frame = overlap(rows, "rank")
+    assert frame["overlap_ms"].tolist() == [0, 0]
+    assert frame["compute_ms"].tolist() == [16, 16]
 
 
 @pytest.mark.parametrize(("by", "message"), [
