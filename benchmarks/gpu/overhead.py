@@ -36,7 +36,7 @@ CASES = {
 }
 
 
-def rank_main(pipe: Connection, rank: int, world: int, port: int, case: str, folder: str | None) -> None:
+def rank_main(pipe: Connection, rank: int, world: int, port: int, case: str, folder: str | None, collect: frozenset[str] | None) -> None:
     """One rank: trains a block of steps whenever it is told to, until told `None`."""
     size, parallel, budget = CASES[case]
     os.environ |= {
@@ -53,7 +53,8 @@ def rank_main(pipe: Connection, rank: int, world: int, port: int, case: str, fol
 
         own = Path(folder) / f"rank-{rank:04d}"
         own.mkdir(mode=0o700, parents=True)
-        agent = agent_room.arm(agent_room.Config(folder=own, rank=rank, world_size=world, local_rank=rank, budget=budget))
+        asked = {} if collect is None else {"collect": collect}
+        agent = agent_room.arm(agent_room.Config(folder=own, rank=rank, world_size=world, local_rank=rank, budget=budget, **asked))
     import gpt
 
     cuda = torch.cuda.is_available()
@@ -79,7 +80,7 @@ def rank_main(pipe: Connection, rank: int, world: int, port: int, case: str, fol
 class Ranks:
     """One set of ranks that trains blocks on request."""
 
-    def __init__(self, world: int, case: str, folder: str | None) -> None:
+    def __init__(self, world: int, case: str, folder: str | None, collect: frozenset[str] | None = None) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -87,7 +88,7 @@ class Ranks:
         self.pipes, self.processes = [], []
         for rank in range(world):
             ours, theirs = context.Pipe()
-            process = context.Process(target=rank_main, args=(theirs, rank, world, port, case, folder))
+            process = context.Process(target=rank_main, args=(theirs, rank, world, port, case, folder, collect))
             process.start()
             self.pipes.append(ours)
             self.processes.append(process)
@@ -117,10 +118,11 @@ def reported_cost(folder: str) -> list[float]:
     return ratios
 
 
-def measure(case: str, world: int, rounds: int, steps: int) -> dict[str, Any]:
+def measure(case: str, world: int, rounds: int, steps: int, parts: list[str]) -> dict[str, Any]:
     """The blocks of one case and their ratios."""
     with tempfile.TemporaryDirectory() as folder:
         sets = {"bare": Ranks(world, case, None), "again": Ranks(world, case, None), "ours": Ranks(world, case, folder)}
+        sets |= {f"only {part}": Ranks(world, case, f"{folder}/{part}", frozenset(part.split("+"))) for part in parts}
         names = list(sets)
         for ranks in sets.values():
             ranks.block(steps)
@@ -157,12 +159,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--parts", nargs="*", default=[], help="more sets, with these collectors alone, e.g. steps+collectives")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     multiprocessing.set_forkserver_preload(["torch", "torch.distributed"])
     results = []
     for case in options.cases:
-        results.append(measure(case, options.world, options.rounds, options.steps))
+        results.append(measure(case, options.world, options.rounds, options.steps, options.parts))
         bare = statistics.median(results[-1]["ms"]["bare"])
         print(f"{case}: bare {bare:.2f} ms a step; reported cost {results[-1]['reported_cost_ratio']}", flush=True)
         for name, value in results[-1]["ratios"].items():
