@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,6 +50,7 @@ class Collectives(Collector):
         super().__init__(agent)
         self.groups = Groups(agent.recorder)
         self._bucket: int | None = None
+        self._bucket_line: str | None = None
         self._in_bucket: list[Operation] = []
         self._faults = faults
         self._overlap = overlap
@@ -74,16 +76,17 @@ class Collectives(Collector):
     def open(self, name: str, method: Method, group: Any, args: tuple[Any, ...]) -> Operation:
         """An operation is about to be issued; the caller issues it and calls `issued` or `cancel`."""
         progress = self.agent.progress
-        opened = time = now()
-        line, sharded = lines.caller()
+        used, begun = thread_time_ns(), now()
+        line, sharded = lines.caller() if not self._bucket else (self._bucket_line, False)
         known = self.groups.of(group)
         message = method.read(args, known.size)
         if self._bucket is None:
-            progress.collective(f"{name} {message.bytes}", line, time)
+            progress.collective(f"{name} {message.bytes}", line, begun)
         phase = progress.phase or ("forward" if sharded else None)
-        operation = Operation(name, known, message, progress.step, phase, time)
+        operation = Operation(name, known, message, progress.step, phase, begun)
         operation.bucket, operation.line, operation.seq = self._bucket, line, _sequence(name, known, group)
         if self._bucket is not None:
+            self._bucket_line = line
             self._in_bucket.append(operation)
         self._pending.append(operation)
         if len(self._pending) > _MOST_PENDING:
@@ -92,7 +95,7 @@ class Collectives(Collector):
         if operation.device is not None and operation.device.type == "cuda":
             self._devices.begin(operation)
         operation.enqueue = operation.start = now()
-        self.agent.cost.fixed(operation.enqueue - opened)
+        self.agent.cost.fixed(thread_time_ns() - used)
         return operation
 
     def cancel(self, operation: Operation) -> None:
@@ -102,7 +105,7 @@ class Collectives(Collector):
     def issued(self, operation: Operation, work: Any, *, asynchronous: bool) -> None:
         """The call returned `work`, or None where the runtime has waited itself."""
         operation.asynchronous = asynchronous
-        returned = operation.returned = now()
+        used, operation.returned = thread_time_ns(), now()
         if operation.events is not None:
             self._devices.issued(operation, work)
         elif work is None:
@@ -113,7 +116,7 @@ class Collectives(Collector):
             self._rehearse(operation, work)
         if work is not None:
             self._remember(operation, work)
-        self.agent.cost.fixed(now() - returned)
+        self.agent.cost.fixed(thread_time_ns() - used)
 
     def _remember(self, operation: Operation, work: Any) -> None:
         self._works[id(work)] = operation

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 from dtscope_jupyter.agent.clock import now
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ALWAYS_NS = 30_000
 """A probe this cheap runs with every step, whatever the step takes."""
-_MOST_EVERY = 16
+_MOST_EVERY = 32
 """However dear a probe, one step in so many shows."""
 _DEVICE_BYTES_PER_NS = 1500.0
 """What a probe's reading costs a device until an A/B says better: 1.5 TB/s."""
@@ -29,7 +29,8 @@ _PLAN_EVERY = 16
 _NOTE_NS = 2 * 10**9
 _FIRST_AB, _AB_STEPS = 32, 32
 _SMOOTH = 0.2
-_SCALE = (0.1, 8.0)
+_SCALE = (1.0, 4.0)
+_DEVICE_SCALE = (0.1, 4.0)
 
 
 @dataclass(slots=True)
@@ -65,6 +66,7 @@ class Cost:
         self._last = 0
         self._noted = now()
         self._scale = 1.0
+        self._on_device = False
         self._next_ab = _FIRST_AB
         self._times: tuple[list[int], list[int]] = ([], [])
         self._probed: list[int] = []
@@ -82,6 +84,7 @@ class Cost:
 
     def spent(self, name: str, ns: int, device_bytes: int = 0) -> None:
         """The probe took this long on the training thread, or makes the device read so much."""
+        self._on_device = self._on_device or device_bytes > 0
         self.probes[name].now_ns += max(ns, int(device_bytes / _DEVICE_BYTES_PER_NS))
 
     def fixed(self, ns: int) -> None:
@@ -127,15 +130,21 @@ class Cost:
         if self._steps % 2 == 0:
             self._probed.append(sum(probe.now_ns for probe in self.probes.values() if probe.compared))
         if self._steps == self._next_ab + _AB_STEPS - 1:
-            with_probes, without = median(self._times[0]), median(self._times[1])
-            timed = median(self._probed)
-            if timed > 0:
-                self._scale = min(max((with_probes - without) / timed, _SCALE[0]), _SCALE[1])
-            self._recorder.note(
-                "observer", "ab_ratio", with_probes / without, "median step with all probes over without, 16 steps each, in turn"
-            )
+            self._rescale()
             self._times, self._probed = ([], []), []
             self._next_ab = self._next_ab * 8
+
+    def _rescale(self) -> None:
+        """Self-timing stands where the comparison can't tell more from noise."""
+        with_probes, without, timed = (median(values) for values in (*self._times, self._probed))
+        low, _, high = quantiles(self._times[1], n=4)
+        difference, error = with_probes - without, (high - low) / math.sqrt(len(self._times[1]))
+        if timed > 0:
+            bounds = _DEVICE_SCALE if self._on_device else _SCALE
+            found = difference / timed if difference > 2 * error or self._on_device else 1.0
+            self._scale = min(max(found, bounds[0]), bounds[1])
+        text = "median step with all probes over without, 16 steps each, in turn"
+        self._recorder.note("observer", "ab_ratio", with_probes / without, text)
 
     def _plan(self) -> None:
         """Shares what the budget leaves among the probes."""

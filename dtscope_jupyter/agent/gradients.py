@@ -11,13 +11,13 @@ optimizer begins. Of a sharded parameter only this rank's part is looked at.
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
 import torch
 
 from dtscope_jupyter.agent import readings
-from dtscope_jupyter.agent.clock import now
 from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.gradient_rows import GradientRows, Norms, Part
 from dtscope_jupyter.agent.parameters import Parameters, local
@@ -164,12 +164,12 @@ class Gradients(Collector):
                 self.parameters.buckets[number] = bucket.index
 
     def _timed(self, name: str, call: Callable[[], None], *reads: torch.Tensor) -> None:
-        start = now()
+        start = time.thread_time_ns()
         try:
             call()
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
-        self._cost.spent(name, now() - start, sum(tensor.nbytes for tensor in reads if tensor.is_cuda))
+        self._cost.spent(name, time.thread_time_ns() - start, sum(tensor.nbytes for tensor in reads if tensor.is_cuda))
 
     def settled(self, step: int) -> bool:
         """Whether all that the step left has reached the host."""

@@ -34,14 +34,13 @@ class Groups:
     def __init__(self, recorder: Recorder) -> None:
         """None is known yet."""
         self._recorder = recorder
-        self._known: dict[str, Group] = {}
+        self._known: dict[int, Group] = {}
 
     def of(self, group: Any) -> Group:
-        """The Group; a new one under an old name (after destroy and init) is told apart by identity."""
-        name = group.group_name or "0"
-        known = self._known.get(name)
+        """The Group; one made anew under an old name, after destroy and init, is another."""
+        known = self._known.get(id(group))
         if known is None or known.alive() is not group:
-            known = self._known[name] = Group(group, name)
+            known = self._known[id(group)] = Group(group, group.group_name or "0")
             self._write(group, known)
         return known
 

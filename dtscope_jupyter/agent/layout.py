@@ -24,6 +24,7 @@ class Layout:
         """As DDP hands them to its reducer."""
         self._parameters = parameters
         self._buckets: list[list[torch.Tensor]] | None = [[parameters[index] for index in bucket] for bucket in indices]
+        self._sizes: dict[int, int] = {}
         self._backwards = 0
         self._known = False
 
@@ -42,7 +43,9 @@ class Layout:
         if self._buckets is None or index >= len(self._buckets):
             return None
         members = self._buckets[index]
-        return members if sum(parameter.numel() for parameter in members) == elements else None
+        if index not in self._sizes:
+            self._sizes[index] = sum(parameter.numel() for parameter in members)
+        return members if self._sizes[index] == elements else None
 
     def backward_begins(self, model: Any) -> None:
         """Looks up what DDP has made of the buckets since."""
@@ -51,6 +54,7 @@ class Layout:
         self._backwards += 1
         if self._backwards == 1 or model is None:
             return
+        self._sizes.clear()
         said = model._get_ddp_logging_data().get(_KEY)  # noqa: SLF001
         if said:
             groups = ([int(index) for index in bucket.split()] for bucket in said.split(","))

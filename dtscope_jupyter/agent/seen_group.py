@@ -32,6 +32,7 @@ class SeenGroup(ProcessGroup):
         self._layout = layout
         self._owner = owner
         self._next = 0
+        self._scale = float(group.size())
         kinds = Backend.backend_type_map
         backends = {device: group._get_backend(device) for device in group._device_types}  # noqa: SLF001
         for device, backend in backends.items():
@@ -63,8 +64,8 @@ class SeenGroup(ProcessGroup):
         """With a built-in hook of DDP's the buffer is what that has made of it."""
         if not self.plain or buffer.is_sparse:
             return Bucket(index, buffer, None, 1.0, in_place=False)
-        members, scale = self._layout.bucket(index, buffer.numel()), float(self._real.size())
-        return Bucket(index, buffer, members, scale, in_place=True, final=self._layout.final)
+        members = self._layout.bucket(index, buffer.numel())
+        return Bucket(index, buffer, members, self._scale, in_place=True, final=self._layout.final)
 
 
 def _delegate(name: str) -> Callable[..., Any]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import deque
+from time import thread_time_ns
 from typing import TYPE_CHECKING
 
 import torch
@@ -40,7 +41,7 @@ class TileCollector(Collector):
         count = len(self._parameters)
         if not self.on or not count or not cost.due("tiles"):
             return
-        start = now()
+        start, used = now(), thread_time_ns()
         number = cost.turn("tiles") % count
         parameter = self._parameters.at(number)
         try:
@@ -48,7 +49,7 @@ class TileCollector(Collector):
                 self._take(number, local(parameter.grad), start)
         except Exception as error:  # noqa: BLE001 # training goes on without us
             self.agent.fail(self.name, error)
-        cost.spent("tiles", now() - start)
+        cost.spent("tiles", thread_time_ns() - used)
 
     def _take(self, number: int, gradient: torch.Tensor, time: int) -> None:
         if gradient.numel() == 0:
