@@ -17,7 +17,7 @@ from dtscope_jupyter.view.scene.choose import telling_ranks, telling_step
 from dtscope_jupyter.view.scene.gradients import gradients
 from dtscope_jupyter.view.scene.matrix import Matrix, strong_end
 from dtscope_jupyter.view.scene.progress import ABSENT, DONE, UNKNOWN, WAITING, Stuck, progress
-from dtscope_jupyter.view.scene.words import checks, headline
+from dtscope_jupyter.view.scene.words import checks, headline, measured
 from tests.view_tables import ORIGIN, STEP_NS, ddp, stuck, tables
 
 
@@ -48,7 +48,7 @@ class TestStep:
     def test_is_the_median_where_nothing_is_blamed(self) -> None:
         chosen = telling_step(made([[5, 1, 3]]), None)
         assert chosen is not None
-        assert (chosen.step, chosen.why) == (12, "the median of 3")
+        assert (chosen.step, chosen.why) == (12, "the median of 3 by exposed communication")
 
     def test_is_the_dearest_of_those_blamed(self) -> None:
         chosen = telling_step(made([[9, 1, 3]]), [11, 12])
@@ -96,6 +96,15 @@ class TestScene:
         assert headline(scene(tables(), None)) == ("Nothing was recorded.", "", "none")
         assert headline(scene(ddp(), None))[0] == "Measured, not judged: 12 steps on 4 ranks."
         assert headline(shown())[0] == "No finding in 12 steps on 4 ranks."
+
+    def test_one_slow_step_does_not_make_the_share_exceed_the_step(self) -> None:
+        ends = {0: 1, 1: 2, 2: 11}
+        spans = [(rank, step, ORIGIN + step * STEP_NS, ORIGIN + end * STEP_NS) for rank in (0, 1) for step, end in ends.items()]
+        steps = [{"rank": r, "step": n, "start_ns": a, "end_ns": b, "source": "event"} for r, n, a, b in spans]
+        waits = [{"rank": r, "step": n, "kind": "collective_wait", "start_ns": a, "end_ns": b} for r, n, a, b in spans]
+        called = [{**row, "seq": row["step"], "process_group": "0", "operation": "all_reduce"} for row in steps]
+        said = measured(scene(tables(steps=steps, host=waits, collectives=called), None))
+        assert "100 % of a step" in said
 
     def test_checks_only_what_was_counted(self) -> None:
         assert checks(shown()) == [(True, "synchronised gradients agree on all ranks"), (True, "no NaN or infinite gradient")]

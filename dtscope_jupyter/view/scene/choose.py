@@ -38,7 +38,7 @@ def telling_step(exposed: Matrix, blamed: Iterable[int] | None) -> Chosen | None
     cost = np.nanmean(exposed.values[:, places], axis=0)
     if blamed is None:
         middle = int(np.argsort(cost, kind="stable")[(len(cost) - 1) // 2])
-        return Chosen(exposed.steps[int(places[middle])], f"the median of {len(places)}")
+        return Chosen(exposed.steps[int(places[middle])], f"the median of {len(places)} by exposed communication")
     wanted = set(blamed)
     known = [i for i, place in enumerate(places) if not wanted or exposed.steps[int(place)] in wanted] or list(range(len(places)))
     worst = max(known, key=lambda i: cost[i])

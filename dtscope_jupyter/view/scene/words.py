@@ -39,7 +39,8 @@ def measured(scene: Scene) -> str:
     exposed, ratio = float(numbers["exposed_ms"].mean()), float(numbers["overlap_ratio"].mean())
     if not math.isfinite(exposed) or float(numbers["comm_ms"].sum()) == 0:
         return "No communication with times was seen." if scene.ranks else ""
-    share = f", {significant(100 * exposed / scene.step_ms)} % of a step of {duration(scene.step_ms)}" if scene.step_ms > 0 else ""
+    step = float(numbers["step_ms"].mean())
+    share = f", {significant(100 * exposed / step)} % of a step of {duration(step)}" if step > 0 else ""
     return f"Exposed communication {duration(exposed)} a step{share}; overlap ratio {ratio:.2f}."
 
 
