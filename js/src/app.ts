@@ -49,7 +49,7 @@ export class App {
     if (options.place) this.trail.drift(options.place);
     const context = this.context();
     const status = new StatusPanel(context);
-    const map = new MapPanel(context);
+    const map = new MapPanel(context, options.only);
     const timeline = new TimelinePanel(context);
     const drill = new DrillPanel(context);
     this.panels.push(status, new FindingsPanel(context), map, timeline, drill);

@@ -11,9 +11,12 @@ import { place, Surface } from "../surface";
 type Order = "rank" | "cost" | "host";
 const KEYS = "arrows choose a rank and step, plus and minus zoom, Home and End go to the first and newest step, 0 shows all";
 
+/** What the map begins with where a page shows only that panel. */
+const BEGINS: Readonly<Record<string, MetricName>> = { waits: "wait", bandwidth: "bandwidth" };
+
 export class MapPanel implements Panel {
   readonly root: HTMLElement;
-  private metric: MetricName = "exposed";
+  private metric: MetricName;
   private order: Order = "rank";
   private zoom: [number, number] | null = null;
   private hover: MapState["hover"] = null;
@@ -33,7 +36,11 @@ export class MapPanel implements Panel {
     blocks: Map<number, string>;
   } | null = null;
 
-  constructor(private readonly context: Context) {
+  constructor(
+    private readonly context: Context,
+    only = "",
+  ) {
+    this.metric = BEGINS[only] ?? "exposed";
     this.surface = new Surface("map of ranks and steps", KEYS, () => context.redraw(), context.signal);
     const options = METRIC_NAMES.map((m) => [m, METRICS[m].label.toLowerCase()] as const);
     const orders = (["rank", "cost", "host"] as const).map((o) => [o, o] as const);
