@@ -60,7 +60,7 @@ def _diagnose(_: Namespace, session: Session) -> Any:
 
 
 def _stop(_: Namespace, session: Session) -> None:
-    stage.say(session.stop())
+    stage.write(f"dtscope: {session.stop()}\n")
 
 
 def _status(_: Namespace, session: Session) -> None:
@@ -77,7 +77,7 @@ def _inject(options: Namespace, session: Session) -> None:
         return
     chosen = {name: getattr(options, name) for name in ("what", "ms", "step", "steps") if getattr(options, name) is not None}
     session.faults += [{"fault": options.fault, "rank": rank, **chosen} for rank in options.rank or [1]]
-    stage.say(f"the next profile rehearses: {overviews.faults(session.faults)} (%dtscope inject clear forgets it)")
+    stage.write(f"dtscope: the next profile rehearses: {overviews.faults(session.faults)} (%dtscope inject clear forgets it)\n")
 
 
 def _export(options: Namespace, session: Session) -> None:
@@ -91,7 +91,7 @@ def _attach(options: Namespace, session: Session) -> None:
 
 def _detach(_: Namespace, session: Session) -> None:
     count = attaching.detach(session)
-    stage.say(f"{count} live view{'s' if count != 1 else ''} ended; what they showed goes on")
+    stage.write(f"dtscope: {count} live view{'s' if count != 1 else ''} ended; what they showed goes on\n")
 
 
 def _capture(options: Namespace, session: Session) -> None:

@@ -217,8 +217,10 @@ class Run:
 
         return figure(self, name, **options)
 
-    def show(self, panel: str = "overlap", *, rank: int | None = None, step: int | None = None) -> LiveView:
-        """The live panel, at a rank and step: `view.live`."""
+    def show(self, panel: str = "overlap", *, rank: int | None = None, step: int | None = None) -> LiveView | go.Figure:
+        """The live panel, at a rank and step: `view.live`; the topology, which has no steps, is its figure."""
+        if panel == "topology":
+            return self.figure(panel)
         from dtscope_jupyter.view import live
 
         return live.show(self, panel, rank=rank, step=step)

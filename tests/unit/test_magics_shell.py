@@ -152,8 +152,10 @@ class TestLoading:
 
 
 class TestFaults:
-    def test_they_wait_for_the_next_profile(self, shell: InteractiveShell) -> None:
+    def test_they_wait_for_the_next_profile(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
         shell.run_cell("%dtscope inject straggler --rank 1,3 --ms 50")
+        told = capsys.readouterr()
+        assert ("the next profile rehearses: straggler rank 1" in told.out, told.err) == (True, "")
         assert session.current().faults == [{"fault": "straggler", "rank": 1, "ms": 50.0}, {"fault": "straggler", "rank": 3, "ms": 50.0}]
         shell.run_cell("%dtscope inject clear")
         assert session.current().faults == []
@@ -161,3 +163,10 @@ class TestFaults:
 
 def test_no_runs_is_said(shell: InteractiveShell) -> None:
     assert repr(shell.run_cell("%dtscope runs").result) == "no runs in dtscope-runs/ here"
+
+
+def test_topology_is_among_the_panels_that_show_takes(shell: InteractiveShell, captures: Path) -> None:
+    shell.run_cell(f"%dtscope open {captures / 'h200' / 'host'}")
+    shown = shell.run_cell("%dtscope show topology")
+    assert shown.success
+    assert shown.result.layout.title.text.startswith("<b>Topology")
