@@ -81,9 +81,8 @@ def _calls(evidence: Evidence) -> list[Finding]:
     first: dict[int, int] = {}
     for row in _differing(table, seq, code).tolist():
         first.setdefault(int(code[row]), int(seq[row]))
-    return [
-        _difference(names[group], at, _rows_at(table, (code == group) & (seq >= at) & (seq <= at + _AHEAD))) for group, at in first.items()
-    ]
+    calls = ((group, at, _rows_at(table, (code == group) & (seq >= at) & (seq <= at + _AHEAD))) for group, at in first.items())
+    return [_difference(names[group], at, here) for group, at, here in calls if _differ(here, at)]
 
 
 def _differing(table: pa.Table, seq: Ints, code: Ints) -> Ints:
@@ -116,6 +115,11 @@ def _rows_at(table: pa.Table, chosen: Bools) -> dict[tuple[int, int], _Call]:
         size = float("nan") if row["bytes"] is None else float(row["bytes"])
         found[row["rank"], row["seq"]] = _Call(row["operation"], size, row["dtype"], row["shape"], row["line"])
     return found
+
+
+def _differ(calls: dict[tuple[int, int], _Call], seq: int) -> bool:
+    """Whether ranks differ there by the one row that counts of each: a rank's several rows may differ among themselves."""
+    return len({call.key() for (_, at), call in calls.items() if at == seq}) > 1
 
 
 def _difference(group: str, seq: int, calls: dict[tuple[int, int], _Call]) -> Finding:

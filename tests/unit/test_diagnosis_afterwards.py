@@ -111,3 +111,8 @@ def test_a_file_without_a_stack_tells_nothing(tmp_path: Path, text: str) -> None
     file = tmp_path / "stacks-000.txt"
     file.write_text(text)
     assert stack_files.read(file, 0) == {}
+
+
+def test_rows_of_one_place_that_differ_only_within_a_rank_are_no_desync() -> None:
+    rows = [collective(rank, 5, 10, 12, bytes=size, state="completed") for rank in (0, 1) for size in (4, 8)]
+    assert [one for one in said(tables(collectives=rows)) if one[0] == "desync"] == []
