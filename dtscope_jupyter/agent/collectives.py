@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _ANNOUNCE_NS = 10**9
 _MOST_PENDING = 16_384
+_LAST_ENDS_NS = 100_000_000
 _UNSEEN = object()
 _P2P = frozenset({"send", "recv"})
 
@@ -70,8 +71,11 @@ class Collectives(Collector):
             capture.watch(self._patches, torch.cuda.CUDAGraph)
 
     def stop(self) -> None:
-        """Takes the hooks off."""
+        """Takes the hooks off, and lets the runtime's threads tell of the last ends."""
         self._patches.undo()
+        deadline = now() + _LAST_ENDS_NS
+        while now() < deadline and not all(operation.end or operation.failed for operation in tuple(self._pending)):
+            time.sleep(0.002)
 
     def open(self, name: str, method: Method, group: Any, args: tuple[Any, ...]) -> Operation:
         """An operation is about to be issued; the caller issues it and calls `issued` or `cancel`."""
