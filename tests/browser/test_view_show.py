@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+import dtscope_jupyter as dts
 from tests.browser import lab
 
 if TYPE_CHECKING:
@@ -26,3 +27,38 @@ def test_waits_and_bandwidth_begin_with_their_own_metric(page: Page, jupyterlab:
     titles = page.locator(".dts [data-panel=map] h3")
     expect(titles).to_have_text(["Wait", "Bus bandwidth"])
     expect(page.locator(".dts [data-panel=map] select").first).to_have_value("wait")
+
+
+QUICK_END = """%%dtscope profile -n 2 --dir {folder}
+import time, torch, torch.distributed as dist
+dist.init_process_group()
+parameter = torch.nn.Parameter(torch.ones(64))
+optimizer = torch.optim.SGD([parameter], 0.01)
+for step in range(120):
+    parameter.sum().backward()
+    if step < 12:
+        time.sleep(0.25 * dist.get_rank())
+    dist.all_reduce(parameter.grad)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+KEEP_TEXTS = """const plain = CanvasRenderingContext2D.prototype.fillText;
+window.drawn = [];
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  window.drawn.push(String(text));
+  return plain.call(this, text, ...place);
+};"""
+
+
+def test_means_at_the_end_are_those_of_all_steps(page: Page, jupyterlab: lab.Server, tmp_path: Path) -> None:
+    page.add_init_script(KEEP_TEXTS)
+    path = jupyterlab.notebook("means.ipynb", "%load_ext dtscope_jupyter", QUICK_END.format(folder=tmp_path / "run"))
+    lab.open_notebook(page, jupyterlab, path)
+    lab.run_cell(page, 0)
+    lab.wait_cell(page, 0)
+    lab.run_cell(page, 1)
+    lab.wait_cell(page, 1)
+    steps = dts.open(tmp_path / "run").table("steps")
+    mean = float(steps.loc[steps["rank"] == 0, "exposed_ms"].mean())
+    near = "mean => window.drawn.some(text => /^[\\d.]+$/.test(text) && Math.abs(+text - mean) < 0.01 * mean)"
+    page.wait_for_function(near, arg=mean, timeout=10_000)

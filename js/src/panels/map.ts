@@ -14,10 +14,14 @@ const KEYS = "arrows choose a rank and step, plus and minus zoom, Home and End g
 /** What the map begins with where a page shows only that panel. */
 const BEGINS: Readonly<Record<string, MetricName>> = { waits: "wait", bandwidth: "bandwidth" };
 
+/** How often margins and ranges are reckoned at most. */
+const SUMMARY_MS = 1000;
+
 export class MapPanel implements Panel {
   readonly root: HTMLElement;
   private metric: MetricName;
   private order: Order = "rank";
+  private timer = 0;
   private zoom: [number, number] | null = null;
   private hover: MapState["hover"] = null;
   private readonly frame = frame("map", "");
@@ -105,7 +109,11 @@ export class MapPanel implements Panel {
     const key = [this.metric, this.order, matrix.stride, matrix.ranks.length].join();
     const old = this.summary;
     const now = performance.now();
-    if (old?.key === key && (old.version === matrix.version || now - old.at < 1000)) return this.extended(old);
+    if (old?.key === key && old.version === matrix.version) return this.extended(old);
+    if (old?.key === key && now - old.at < SUMMARY_MS) {
+      this.later(old.at + SUMMARY_MS - now);
+      return this.extended(old);
+    }
     const { columns: columnMeans, rows: rowMeans } = matrix.means(this.metric);
     this.summary = {
       key,
@@ -117,6 +125,14 @@ export class MapPanel implements Panel {
       ...this.ordered(rowMeans),
     };
     return this.summary;
+  }
+
+  /** The last rows of a run are followed by none that would draw again. */
+  private later(ms: number): void {
+    this.timer ||= window.setTimeout(() => {
+      this.timer = 0;
+      this.context.redraw();
+    }, ms);
   }
 
   private extended(old: NonNullable<MapPanel["summary"]>): NonNullable<MapPanel["summary"]> {
