@@ -19,6 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,14 +54,15 @@ def rank_main(pipe: Connection, rank: int, world: int, port: int, case: str, fol
 
         own = Path(folder) / f"rank-{rank:04d}"
         own.mkdir(mode=0o700, parents=True)
-        asked = {} if collect is None else {"collect": collect}
-        agent = agent_room.arm(agent_room.Config(folder=own, rank=rank, world_size=world, local_rank=rank, budget=budget, **asked))
+        config = agent_room.Config(folder=own, rank=rank, world_size=world, local_rank=rank, budget=budget)
+        agent = agent_room.arm(config if collect is None else replace(config, collect=collect))
     import gpt
 
     cuda = torch.cuda.is_available()
     dist.init_process_group("nccl" if cuda else "gloo")
     model, optimizer = gpt.build(size if cuda else "tiny", parallel)
     draw = gpt.batches(size if cuda else "tiny")
+    loss = torch.zeros(())
     while (order := pipe.recv()) is not None:
         steps, mode = order
         undo = naive.install(mode, model)
@@ -97,7 +99,7 @@ class Ranks:
         """Milliseconds a step, of the slowest rank."""
         for pipe in self.pipes:
             pipe.send((steps, mode))
-        return 1e3 * max(pipe.recv()[0] for pipe in self.pipes)
+        return 1e3 * max(float(pipe.recv()[0]) for pipe in self.pipes)
 
     def close(self) -> None:
         """Ends the ranks."""

@@ -44,11 +44,11 @@ class Offsets:
         return int(self.uncertainty.max(initial=0))
 
     def of(self, rank: Ints) -> Ints:
-        """Correction of each row, given its rank."""
+        """Correction of each row, given its rank; 0 for a rank of which no clock is known."""
         if not self.applied.any():
             return np.zeros(len(rank), np.int64)
-        place = np.searchsorted(self.ranks, rank)
-        return np.where(self.applied, self.offset, 0)[place]
+        place = np.minimum(np.searchsorted(self.ranks, rank), len(self.ranks) - 1)
+        return np.where(self.applied, self.offset, 0)[place] * (self.ranks[place] == rank)
 
 
 def clocks(tables: Tables) -> pd.DataFrame:

@@ -194,7 +194,9 @@ def _values_finding(evidence: Evidence, norms: Reals, first: int, rows: Ints, ap
         steps=evidence.step_numbers(apart),
         evidence={"step": step, "synced_norm": shown, "parameter": parameter},
         advice=ADVICE["values"],
-        sentence=f"{name_ranks(minority)}: synchronised gradients differ from the others' since step {step}"
+        sentence=f"{name_ranks(minority)}: synchronised gradients differ "
+        + ("from each other" if len(minority) == len(shown) else "from the others'")
+        + f" since step {step}"
         + (f", first seen in {parameter}." if parameter else "."),
     )
 

@@ -37,16 +37,16 @@ _WENT_ON_NS = 1_000_000_000
 """A rank that does something else so long after its peers began to wait has gone past the collective."""
 WHAT = {
     "host_stuck": "its host never got there",
-    "never_called": "its program went past it",
+    "never_called": "its program went past the collective",
     "device_stuck": "its device is still in an earlier collective",
     "process_died": "its process is gone",
-    "unknown": "nothing is known of what it does",
+    "unknown": "nothing is known of its doings",
 }
 ADVICE = {
-    "host_stuck": "Look at this rank's stack: it waits for a lock, a file, the loader or another host call before the collective.",
+    "host_stuck": "Look at the stack: the host waits for a lock, a file, the loader or another call before the collective.",
     "never_called": "Make every rank call the collective: look for a condition on the rank, an uneven loader (use join()), a return.",
-    "device_stuck": "Look at this rank's device: Xid errors in dmesg, a kernel that never ends, a failed link.",
-    "process_died": "Read the end of this rank's log; the others can't go on without it.",
+    "device_stuck": "Look at the device: Xid errors in dmesg, a kernel that never ends, a failed link.",
+    "process_died": "Read the end of the log; the other ranks can't go on.",
     "unknown": "Take stacks and a Flight Recorder dump of every rank: `%dtscope capture stacks` and `capture flight_recorder`.",
 }
 
@@ -187,7 +187,8 @@ def _finding(evidence: Evidence, stuck: list[Pending], ranks: tuple[int, ...], c
     who = name_ranks(ranks) if ranks else "No rank is missing"
     does = "died" if cause == "process_died" else "hangs" if len(ranks) == 1 else "hang"
     wait = "waits" if len(waiting) == 1 else "wait"
-    text = f"{who} {does}: {name_ranks(tuple(waiting)).lower()} {wait} in {begun}, {WHAT[cause]}{where}."
+    what = WHAT[cause] if len(ranks) == 1 else WHAT[cause].replace("its", "their", 1)
+    text = f"{who} {does}: {name_ranks(tuple(waiting)).lower()} {wait} in {begun}, {what}{where}."
     if not ranks:
         text = f"All members wait in {begun} and it does not end."
     if evidence.live:
