@@ -39,6 +39,7 @@ ADVICE = {
     "tail": "Make the last bucket smaller (a smaller bucket_cap_mb, static_graph=True), so that less is left after backward.",
     "unknown": "Prefetch (FSDP2: set_modules_to_forward_prefetch, set_modules_to_backward_prefetch), or use async_op=True.",
 }
+_LITTLE = "Other buckets win next to nothing here, as little is sent: give a step more work (a larger batch, no_sync over several)."
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,9 @@ def _finding(evidence: Evidence, usable: Ints, buckets: _Buckets, lost: tuple[fl
     typical = evidence.steps.typical_ms
     cost = min(paid, gain) if cause in ("one_bucket", "bucket_size") else paid
     natural = not evidence.steps.profiled and buckets.bytes.sum() <= _DEFAULT_BYTES
+    little = natural and cause in ("one_bucket", "bucket_size", "tail") and gain < _SHARE * typical
     ranks = tuple(evidence.ranks.tolist())
-    kind = {"one_bucket": "in one bucket", "blocking_wait": "waited for at once"}.get(cause, f"in {len(buckets.bytes)} pieces")
+    kind = {"one_bucket": "in one bucket", "blocking_wait": "in calls that block"}.get(cause, f"in {len(buckets.bytes)} pieces")
     told = {
         "overlap_ratio": ratio,
         "exposed_ms": bare,
@@ -99,7 +101,7 @@ def _finding(evidence: Evidence, usable: Ints, buckets: _Buckets, lost: tuple[fl
         cost_ms=0.0 if natural else cost,
         steps=evidence.step_numbers(usable),
         evidence=told,
-        advice=ADVICE[cause].format(cap=cap, gain=milliseconds(gain)),
+        advice=_LITTLE if little else ADVICE[cause].format(cap=cap, gain=milliseconds(gain)),
         sentence=f"{name_ranks(ranks, len(evidence.expected_ranks))}: {megabytes(float(buckets.bytes.sum()))} a step go {kind}, "
         f"and {milliseconds(bare)} of that is hidden by nothing (overlap ratio {ratio:.2f}).",
     )
@@ -109,10 +111,10 @@ def _cause(evidence: Evidence, usable: Ints, buckets: _Buckets, paid: float) -> 
     cap, gain = _replay(evidence, usable, buckets, paid)
     if any(not name.startswith(("all_reduce", "allreduce")) for name in buckets.operations):
         return "unknown", cap, gain
-    if len(buckets.bytes) == 1:
-        return "one_bucket", cap, gain
     if buckets.blocking:
         return "blocking_wait", cap, gain
+    if len(buckets.bytes) == 1:
+        return "one_bucket", cap, gain
     if buckets.ms[-1] >= 0.6 * paid and buckets.bytes[-1] >= buckets.bytes[:-1].max():
         return "tail", cap, gain
     return ("bucket_size" if gain >= _SHARE * evidence.steps.typical_ms else "unknown"), cap, gain

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from analysis_rows import at, collective, tables
+from analysis_rows import at, collective, step, tables, wait
 
 from dtscope_jupyter import simulate
 from dtscope_jupyter.diagnosis import diagnose
@@ -116,3 +116,19 @@ def test_a_file_without_a_stack_tells_nothing(tmp_path: Path, text: str) -> None
 def test_rows_of_one_place_that_differ_only_within_a_rank_are_no_desync() -> None:
     rows = [collective(rank, 5, 10, 12, bytes=size, state="completed") for rank in (0, 1) for size in (4, 8)]
     assert [one for one in said(tables(collectives=rows)) if one[0] == "desync"] == []
+
+
+@pytest.mark.parametrize(
+    ("asynchronous", "cause", "said_to_do"), [(True, "one_bucket", "next to nothing"), (False, "blocking_wait", "async_op")]
+)
+def test_little_sent_at_once_is_not_advised_other_buckets(asynchronous: bool, cause: str, said_to_do: str) -> None:  # noqa: FBT001
+    places = [(rank, n, 5 * n) for rank in (0, 1) for n in range(12)]
+    seen = {"compute_ms": 4.0, "comm_ms": 1.0, "overlap_ms": 0.0, "exposed_ms": 1.0}
+    steps = [step(r, n, t, t + 5, backward_start_ns=at(t + 1), backward_end_ns=at(t + 4), **seen) for r, n, t in places]
+    more = {"bytes": 4000, "asynchronous": asynchronous, "state": "completed"}
+    called = [collective(r, n, t + 3, t + 4, step=n, **more) for r, n, t in places]
+    (finding,) = diagnose(tables(steps=steps, collectives=called, host=[wait(r, n, t + 3, t + 4) for r, n, t in places])).findings
+    assert (finding.kind, finding.cause, finding.severity) == ("low_overlap", cause, "info")
+    assert said_to_do in finding.advice
+    assert "bucket_cap_mb" not in finding.advice
+    assert "a step go in " in finding.sentence
