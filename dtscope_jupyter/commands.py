@@ -52,7 +52,10 @@ def _open(options: Namespace, session: Session) -> Any:
 
 
 def _show(options: Namespace, session: Session) -> Any:
-    return session.run.show(options.panel, rank=options.rank, step=options.step)
+    shown = session.run.show(options.panel, rank=options.rank, step=options.step)
+    if not stage.has_widgets():
+        stage.say("panels need a notebook; %dtscope diagnose tells the findings here, %dtscope export html writes the panels as a page")
+    return shown
 
 
 def _diagnose(_: Namespace, session: Session) -> Any:

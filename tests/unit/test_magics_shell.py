@@ -170,3 +170,9 @@ def test_topology_is_among_the_panels_that_show_takes(shell: InteractiveShell, c
     shown = shell.run_cell("%dtscope show topology")
     assert shown.success
     assert shown.result.layout.title.text.startswith("<b>Topology")
+
+
+def test_show_says_in_a_terminal_where_the_panels_are(shell: InteractiveShell, captures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell.run_cell(f"%dtscope open {captures / 'h200' / 'ddp_one_bucket'}")
+    assert shell.run_cell("%dtscope show timeline").success
+    assert "%dtscope export html" in capsys.readouterr().err
