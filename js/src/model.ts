@@ -142,9 +142,9 @@ export class Model {
     return this.lastOf.get(rank)?.step ?? null;
   }
 
-  /** Rows that the agents or the pump left out, of any table. */
+  /** Rows that the agents left out, of any table; what only the page was not sent is `status.skipped`. */
   get dropped(): number {
-    let sum = this.status.skipped;
+    let sum = 0;
     const pool = this.pool;
     this.tables.notes.each(null, (c, i) => {
       const kind = pool.text(c.kind[i]);

@@ -8,6 +8,7 @@ import { instead } from "../src/instead";
 import { total } from "../src/intervals";
 import { geometry, hit, paintPixels } from "../src/mapdraw";
 import { cost } from "../src/metrics";
+import { costs } from "../src/panels/status";
 import { SvgPen } from "../src/pen";
 import { TableStore } from "../src/store";
 import { costliest, layout, nearest } from "../src/timelinedraw";
@@ -299,5 +300,13 @@ describe("an SVG", () => {
     pen.text('<script>"&', 1, 1, { fill: "#000" });
     expect(pen.toString()).toContain("&lt;script&gt;&quot;&amp;");
     expect(pen.toString()).not.toContain("<script");
+  });
+});
+
+describe("the status line", () => {
+  it("calls lost what was not recorded, and not shown what is in the run directory all the same", () => {
+    const run = model();
+    run.status = { ...run.status, skipped: 38 };
+    expect(costs(run)).toEqual(["no row lost", "38 rows not shown"]);
   });
 });

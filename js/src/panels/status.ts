@@ -97,11 +97,12 @@ function facts(model: Model): string[] {
   return out;
 }
 
-function costs(model: Model): string[] {
+export function costs(model: Model): string[] {
   const out: string[] = [];
   const cost = model.observerCost;
   if (!Number.isNaN(cost)) out.push(`observer ${fixed(cost * 100, 1)} %`);
   if (model.matrix.columns) out.push(model.dropped ? `${plural(model.dropped, "row")} lost` : "no row lost");
+  if (model.status.skipped) out.push(`${plural(model.status.skipped, "row")} not shown`);
   const damaged = model.damaged + model.status.damaged;
   if (damaged) out.push(plural(damaged, "damaged block"));
   return out;
