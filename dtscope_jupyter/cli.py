@@ -42,7 +42,10 @@ def _report(options: Namespace) -> None:
 def _collect(options: Namespace) -> None:
     from dtscope_jupyter import transport
 
-    transport.collect(options.listen, options.dir, options.keys, options.disk, options.prometheus)
+    def began(endpoint: str) -> None:
+        print(f"listening at {endpoint}, writing to {options.dir}", flush=True)
+
+    transport.collect(options.listen, options.dir, options.keys, options.disk, options.prometheus, began=began)
 
 
 def _keys(options: Namespace) -> None:

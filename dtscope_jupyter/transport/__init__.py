@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dtscope_jupyter.transport.mirror import Mirror
 
 
@@ -26,12 +28,20 @@ def make_keys(folder: Path) -> list[Path]:
     return keys.create(folder)
 
 
-def collect(listen: str, folder: Path, keys: Path | None = None, disk: int = 2 * 2**30, prometheus: str | None = None) -> None:
+def collect(
+    listen: str,
+    folder: Path,
+    keys: Path | None = None,
+    disk: int = 2 * 2**30,
+    prometheus: str | None = None,
+    *,
+    began: Callable[[str], None] | None = None,
+) -> None:
     """Receives at `listen` (tcp://HOST:PORT) and writes run directories into `folder`, until SIGINT or SIGTERM.
 
     `keys` is what `dtscope keys` made, by default $DTRAINSCOPE_KEYS, FOLDER/keys or FOLDER itself; `disk` the bytes a
-    rank may have; `prometheus` HOST:PORT of the metrics, which are served by a process of their own. DtscopeError
-    where it can't begin.
+    rank may have; `prometheus` HOST:PORT of the metrics, which are served by a process of their own; `began` is told
+    the address once it listens. DtscopeError where it can't begin.
     """
     from dtscope_jupyter.transport.collector import Collector
     from dtscope_jupyter.transport.keys import load_collector
@@ -41,6 +51,8 @@ def collect(listen: str, folder: Path, keys: Path | None = None, disk: int = 2 *
     metrics = serve_metrics(folder, prometheus) if prometheus else None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
+    if began:
+        began(collector.endpoint)
     try:
         collector.run(stop)
     finally:

@@ -110,8 +110,10 @@ class TestCollector:
         with socket.create_server(("127.0.0.1", 0)) as free:
             endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
         command = [sys.executable, "-m", "dtscope_jupyter.cli", "collect", "--listen", endpoint, "--dir", str(there)]
-        collector = subprocess.Popen([*command, "--keys", keys["collector"]])
+        collector = subprocess.Popen([*command, "--keys", keys["collector"]], stdout=subprocess.PIPE, text=True)
+        assert collector.stdout is not None
         try:
+            assert collector.stdout.readline() == f"listening at {endpoint}, writing to {there}\n"
             ship = [sys.executable, "-m", "dtscope_jupyter.transport", str(folder), endpoint, "--keys", keys["rank"]]
             assert subprocess.run(ship, check=False).returncode == 0
             shell.run_cell(f"import os; os.chdir({str(here)!r})")
