@@ -62,7 +62,9 @@ def _missing_steps(evidence: Evidence) -> Finding | None:
         "missing_steps",
         tuple(evidence.ranks.tolist()),
         told,
-        f"{whole} whole step{'' if whole == 1 else 's'} of several ranks: too few for a verdict.",
+        f"{whole} whole step{'' if whole == 1 else 's'} of several ranks: too few for a verdict."
+        if whole
+        else "No whole step of several ranks was recorded, so there is no verdict.",
     )
 
 

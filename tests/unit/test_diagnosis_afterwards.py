@@ -132,3 +132,9 @@ def test_little_sent_at_once_is_not_advised_other_buckets(asynchronous: bool, ca
     assert said_to_do in finding.advice
     assert "bucket_cap_mb" not in finding.advice
     assert "a step go in " in finding.sentence
+
+
+def test_a_run_without_steps_says_so_in_words() -> None:
+    (finding,) = diagnose(tables(steps=[{"rank": 0, "step": 0, "start_ns": at(0)}, {"rank": 1, "step": 0, "start_ns": at(0)}])).findings
+    assert finding.cause == "missing_steps"
+    assert finding.sentence == "No whole step of several ranks was recorded, so there is no verdict."
