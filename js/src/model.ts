@@ -45,6 +45,7 @@ const NEW_STATUS: Status = {
 
 export interface Tile {
   readonly rank: number;
+  readonly step: number;
   readonly height: number;
   readonly width: number;
   readonly values: number[];
@@ -193,10 +194,10 @@ export class Model {
     return [...found.values()].sort((a, b) => a.id - b.id);
   }
 
-  /** Newest step up to `step` that has a value in that column of the table; null where none is here. */
-  stepWith(table: "gradients" | "gradient_tiles", step: number, column = "rank"): number | null {
+  /** Newest step up to `step` of whose gradients that column is known; null where none is here. */
+  stepWith(step: number, column: string): number | null {
     let best = -1;
-    for (const s of this.tables[table].segments) {
+    for (const s of this.tables.gradients.segments) {
       if (s.minStep > step || s.maxStep <= best) continue;
       const [steps, values] = [s.columns.step, s.columns[column]];
       for (let i = 0; i < s.length; i++) if (steps[i] <= step && steps[i] > best && !Number.isNaN(values[i])) best = steps[i];
@@ -256,14 +257,16 @@ export class Model {
     return best && best[1].size > 1 ? { step: best[0], norms: best[1] } : null;
   }
 
+  /** Each rank's newest picture, up to a step, of that parameter's gradient; a step has those of one parameter. */
   tiles(step: number, id: number): Tile[] {
-    const out: Tile[] = [];
-    this.tables.gradient_tiles.each(step, (c, i, segment) => {
-      const [values, histogram] = [segment.lists.values[i], segment.lists.histogram[i]];
-      if (c.parameter_id[i] === id && values)
-        out.push({ rank: c.rank[i], height: c.height[i], width: c.width[i], values, histogram: histogram ?? [] });
+    const newest = new Map<number, Tile>();
+    this.tables.gradient_tiles.each(null, (c, i, segment) => {
+      const [at, rank, values] = [c.step[i], c.rank[i], segment.lists.values[i]];
+      if (c.parameter_id[i] !== id || at > step || !values || at < (newest.get(rank)?.step ?? -1)) return;
+      const histogram = segment.lists.histogram[i] ?? [];
+      newest.set(rank, { rank, step: at, height: c.height[i], width: c.width[i], values, histogram });
     });
-    return out.sort((a, b) => a.rank - b.rank);
+    return [...newest.values()].sort((a, b) => a.rank - b.rank);
   }
 
   /** Brings waits and bandwidth of steps with new collectives up to date. */

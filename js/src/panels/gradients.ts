@@ -104,11 +104,12 @@ export class GradientsPanel implements Panel {
         : `step ${integer(to)}${to < wanted ? ", the last sample" : ""}`;
     say(this.frame.sub, `${GRADIENT_METRICS[this.metric].what} · ${at}`);
     this.draw(to, found.rows);
+    tilesView(this.context, this.pictures, this.shown[this.line], wanted);
   }
 
   /** Shows what there is until the user has chosen: norms, else when gradients were ready. */
   private prefer(step: number): void {
-    const found = (["local", "synced", "ready"] as const).find((m) => this.context.model.stepWith("gradients", step, COLUMNS[m]) !== null);
+    const found = (["local", "synced", "ready"] as const).find((m) => this.context.model.stepWith(step, COLUMNS[m]) !== null);
     this.metric = found ?? "local";
     this.metricChoice.select.value = this.metric;
   }
@@ -130,7 +131,6 @@ export class GradientsPanel implements Panel {
   }
 
   private draw(step: number, rows: GradientRow[]): void {
-    const { colors } = this.context;
     const ranks = [...new Set(rows.map((r) => r.rank))].sort((a, b) => a - b);
     const known = this.nodes.length
       ? this.nodes
@@ -145,7 +145,6 @@ export class GradientsPanel implements Panel {
       h("div", { class: v.good ? "" : "dts-costs" }, `${v.good ? "✓" : "✕"} ${v.text}`),
     );
     fill(this.words, ...list, h("div.dts-sub", {}, this.spread(rows, names)));
-    tilesView(this.context, this.pictures, this.shown[this.line], step, colors);
   }
 
   private spread(rows: GradientRow[], names: Map<number, string>): string {

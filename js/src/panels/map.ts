@@ -93,7 +93,9 @@ export class MapPanel implements Panel {
     };
     this.state = state;
     const ratio = window.devicePixelRatio || 1;
-    this.surface.paint(this.geometry.total, (pen) => drawMap(pen, this.geometry, state, colors, ratio, () => this.image));
+    const shown = this.surface.paint(this.geometry.total, (pen) => drawMap(pen, this.geometry, state, colors, ratio, () => this.image));
+    // Read by benchmarks/live.py: up to which step the picture has every rank.
+    if (shown) this.surface.canvas.dataset.step = String(model.newestWhole ?? "");
   }
 
   private window(): [number, number] {

@@ -2,27 +2,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of one parameter as a picture and a log histogram, a rank beside the other.
 import { fill, h } from "../dom";
+import { integer } from "../format";
 import type { Node } from "../gradients";
 import type { Tile } from "../model";
 import { type Colors, costLookup } from "../palette";
 import type { Context } from "../panel";
 
-/** Shows the tiles of the chosen line's parameter; hides itself where there are none. */
-export function tilesView(context: Context, root: HTMLElement, node: Node | undefined, step: number, colors: Colors): void {
-  const { model } = context;
-  const at = node?.leaf ? model.stepWith("gradient_tiles", step) : null;
-  const tiles = at === null || !node ? [] : model.tiles(at, node.ids[0]);
-  const key = [node?.path, at, tiles.length, context.theme].join();
-  root.hidden = !tiles.length;
+const MOST = 16;
+
+/** Shows the newest pictures, up to a step, of the chosen line's parameter; hides itself where the run has no pictures. */
+export function tilesView(context: Context, root: HTMLElement, node: Node | undefined, step: number): void {
+  const { model, theme, colors } = context;
+  const some = model.tables.gradient_tiles.total > 0;
+  const tiles = node?.leaf ? model.tiles(step, node.ids[0]) : [];
+  const key = [node?.path, some, theme, ...tiles.map((t) => `${t.rank}/${t.step}`)].join();
+  root.hidden = !some;
   if (root.dataset.key === key) return;
   root.dataset.key = key;
   const largest = Math.max(...tiles.flatMap((t) => t.values.filter(Number.isFinite)), 0);
-  fill(
-    root,
-    tiles.length > 0 &&
-      h("div.dts-sub", {}, `${node!.path}, largest magnitudes, log scale, step ${at}; below: elements by power of ten, 1e−12 to 1e3`),
-    ...tiles.slice(0, 16).map((t) => h("figure", {}, picture(t, largest, colors), histogram(t), h("figcaption", {}, `rank ${t.rank}`))),
-  );
+  fill(root, h("div.dts-sub", {}, words(node, tiles)), ...tiles.slice(0, MOST).map((t) => figure(t, largest, colors)));
+}
+
+function words(node: Node | undefined, tiles: Tile[]): string {
+  if (!node?.leaf) return "Choose a parameter to see pictures of its gradient.";
+  if (!tiles.length) return `${node.path}: no picture up to this step; they are taken of one parameter after the other.`;
+  const few = tiles.length > MOST ? `; the first ${MOST} of ${tiles.length} ranks` : "";
+  return `${node.path}, largest magnitudes, log scale; below: elements by power of ten, 1e−12 to 1e3${few}`;
+}
+
+function figure(tile: Tile, largest: number, colors: Colors): HTMLElement {
+  const caption = h("figcaption", {}, `rank ${tile.rank}, step ${integer(tile.step)}`);
+  return h("figure", {}, picture(tile, largest, colors), histogram(tile), caption);
 }
 
 function picture(tile: Tile, largest: number, colors: Colors): HTMLCanvasElement {
