@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 import re
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 from dtscope_jupyter import stage
@@ -47,11 +47,25 @@ def sources(filenames: frozenset[str]) -> dict[str, Source]:
 
 
 def _check(cell: str) -> None:
+    """Compiles the cell as a rank will, so that what no rank could run is told at once."""
     try:
-        ast.parse("\n" + cell)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the ranks give them
+            compile("\n" + cell, "<cell>", "exec", dont_inherit=True)
     except SyntaxError as error:
-        text = (error.text or "").strip()
-        where = f"line {error.lineno} of the cell"
-        if text.startswith(("%", "!")):
-            raise DtscopeError(f"{where}: {text.split()[0]!r} works in the notebook, not on ranks: move it to a cell of its own") from error
-        raise DtscopeError(f"{where}: {error.msg}: {text}") from error
+        raise DtscopeError(_refusal(cell, error)) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        raise DtscopeError(f"the cell can't be compiled ({reason}): look for zero bytes and very deep nesting") from error
+
+
+def _refusal(cell: str, error: SyntaxError) -> str:
+    lines = ["", "", *cell.splitlines()]
+    number = error.lineno or 0
+    text = (error.text or (lines[number] if number < len(lines) else "")).strip()
+    where = f"line {number} of the cell"
+    if text.startswith(("%", "!")):
+        return f"{where}: {text.split()[0]!r} works in the notebook, not on ranks: move it to a cell of its own"
+    if "outside" in str(error.msg) and "await" in text:
+        return f"{where}: {error.msg}: {text} (ranks run a plain program: write an async function and asyncio.run it)"
+    return f"{where}: {error.msg}: {text}"

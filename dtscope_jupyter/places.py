@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import glob
 import re
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,8 @@ _LONGEST_NAME = 100
 
 def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Attempt:
     """A new attempt in `directory`, or a new run in dtscope-runs/ of the working directory, with a folder for each rank."""
-    run = Path(directory).expanduser() if directory else _new(_plain(name or "run"))
+    run = _named(directory) if directory else _new(_plain(name or "run"))
     name = name or (run.name if directory else "run")
-    if run.exists() and not run.is_dir():
-        raise DtscopeError(f"--dir {str(run)!r} is a file: name a folder that is a run, is empty or is yet to be made")
     attempt = rundir.create_attempt(run.absolute(), {"name": name, **meta})
     try:
         for rank in range(meta["world_size"]):
@@ -34,6 +33,26 @@ def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Att
     except OSError as error:
         raise DtscopeError(f"can't write the run directory {str(run)!r}: {error.strerror}; choose another with --dir") from error
     return attempt
+
+
+def _named(directory: str) -> Path:
+    try:
+        run = Path(directory).expanduser().absolute()
+        is_file = _is_no_folder(run)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DtscopeError(f"can't write the run directory {directory!r}: {reason}; choose another with --dir") from error
+    if is_file:
+        raise DtscopeError(f"--dir {str(run)!r} is a file: name a folder that is a run, is empty or is yet to be made")
+    return run
+
+
+def _is_no_folder(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISDIR(path.stat().st_mode)
 
 
 def runs(base: Path | None = None) -> list[Path]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from contextlib import suppress
 
@@ -30,6 +31,8 @@ READ_AT_IMPORT = (
 """Variables (by how they begin) that torch, its libraries or Python read as they start: a change means a cold start."""
 
 _READ_LATER = ("TORCH_DISTRIBUTED_DEBUG", "TORCH_NCCL_", "TORCH_HOME")
+_LEAST_RANK_BYTES = 32 * 2**20
+_DESCRIPTORS_A_RANK = 4
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
@@ -71,12 +74,22 @@ def check_world_size(world_size: int, backend: str | None) -> None:
     """Raises where that many ranks can't be had."""
     if world_size < 1:
         raise DtscopeError(f"-n must be at least 1 rank, not {world_size}")
+    if world_size > (most := most_ranks()):
+        raise DtscopeError(f"-n {world_size}: this host has memory and open files for at most {most} ranks: lower -n")
     if backend != "nccl":
         return
     available = gpus()
     if world_size > available:
         have = f"{available} GPU" + ("s" if available != 1 else "")
         raise DtscopeError(f"-n {world_size} with nccl needs {world_size} GPUs and this host shows {have}: lower -n or use --backend gloo")
+
+
+def most_ranks() -> int:
+    """Ranks that this host can hold at all: 32 MiB of its memory each, 4 of the descriptors that the kernel may open each."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    by_descriptors = descriptors // _DESCRIPTORS_A_RANK if descriptors != resource.RLIM_INFINITY else sys.maxsize
+    return max(1, min(memory // _LEAST_RANK_BYTES, by_descriptors))
 
 
 def other_job() -> str | None:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import itertools
 import multiprocessing
 import os
@@ -45,8 +47,21 @@ def redirect(log: str) -> None:
     os.close(nothing)
     sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 # the process's own streams
     for name, number in (("stdout", 1), ("stderr", 2)):
-        stream = open(number, "w", closefd=False, encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
-        setattr(sys, name, stream)
+        raw = io.BufferedWriter(_Log(number, "w", closefd=False))
+        setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True))
+
+
+class _Log(io.FileIO):
+    """The log of a rank: where the disk is full its lines are lost, and no `print` of the user's program fails for it."""
+
+    def write(self, data: Any) -> int:
+        """As FileIO, except that no space left is no error."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            return len(data)
 
 
 def _torch(setup: Setup) -> None:

@@ -47,6 +47,7 @@ class Job:
         self._failures: list[Failure] = []
         self._exits: list[tuple[int, int, int]] = []
         self._steps: list[tuple[Signals, float]] = []
+        self._interrupts = 0
         self._deadline: float | None = None
         self._time_limit = None if options.timeout is None else time.monotonic() + options.timeout
         self._wake_read, self._wake_write = Pipe(duplex=False)
@@ -84,8 +85,14 @@ class Job:
         return over
 
     def interrupt(self) -> None:
-        """Asks every rank to stop: SIGINT, after 5 s SIGTERM, then SIGKILL; a second call goes on at once."""
+        """Asks every rank to stop: SIGINT, after 5 s SIGTERM, then SIGKILL; a second call goes on at once.
+
+        Before there are ranks, the second call kills the warm process that does not give them.
+        """
         self._wake_write.send("interrupt")
+        self._interrupts += 1
+        if self._interrupts > 1 and self.world is None:
+            self._warm.kill()
 
     def stop(self) -> None:
         """As interrupt, with 1 s for each."""

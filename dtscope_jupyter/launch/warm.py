@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch.environment import read_at_import, server_environment
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CODE = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); from dtscope_jupyter.launch.server import main; main(int(sys.argv[1]))"
 _STOP_S = 2.0
+_ANSWER_S = 10.0
 
 
 class Warm:
@@ -87,6 +88,12 @@ class Warm:
         with self._lock:
             return self._last_line()
 
+    def kill(self) -> None:
+        """Kills the process, and with it all that was forked from it, also while another thread waits for its answer."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def stop(self) -> None:
         """Ends the process and whatever was forked from it, for good."""
         with self._lock:
@@ -114,13 +121,15 @@ class Warm:
             return
         self._reply()
         self._ready = True
+        assert self._control is not None
+        self._control.settimeout(_ANSWER_S)
 
     def _ask(self, request: dict[str, Any], descriptors: list[int]) -> Any:
         assert self._control is not None
         data = json.dumps(request).encode()
         try:
             socket.send_fds(self._control, [data], descriptors)
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self._gone()
         return self._reply()
 
@@ -132,13 +141,16 @@ class Warm:
                 more = self._control.recv(4096)
             except ConnectionResetError:
                 more = b""
+            except TimeoutError:
+                self.kill()
+                self._gone(f"it gave no answer for {_ANSWER_S:g} s")
             if not more:
                 self._gone()
             data += more
         return json.loads(data)
 
-    def _gone(self) -> None:
-        reason = self._last_line() or "no reason given"
+    def _gone(self, seen: str = "") -> NoReturn:
+        reason = seen or self._last_line() or "no reason given"
         self._stop()
         raise DtscopeError(f"the warm process that ranks are forked from has ended ({reason}): run the cell again, it starts anew")
 

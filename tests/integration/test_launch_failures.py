@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ranks import WAIT_S
+from ranks import WAIT_S, Ranks
 
-from dtscope_jupyter.launch import RankError
+from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.launch import RankError, Warm, warm
 
 if TYPE_CHECKING:
-    from ranks import Ranks
-
     from dtscope_jupyter.launch import Job
 
 GROUP = "import os, sys, time, torch, torch.distributed as dist\ndist.init_process_group('gloo')\nrank = dist.get_rank()\n"
@@ -170,6 +169,30 @@ class TestKernelDeath:
         assert job.wait(WAIT_S)
         assert job.failure is not None
         until(lambda: not any(map(alive, job.pids)), "every rank is gone")
+
+    def test_ranks_of_a_warm_process_that_is_stopped_can_be_interrupted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(warm, "_ANSWER_S", 0.5)
+        stopped = Warm()
+        job = TestInterrupt()._sleeping(Ranks(stopped, tmp_path), "time.sleep(600)")
+        assert stopped.pid is not None
+        os.kill(stopped.pid, signal.SIGSTOP)
+        job.interrupt()
+        assert job.wait(WAIT_S)
+        until(lambda: not any(map(alive, job.pids)), "every rank is gone")
+        stopped.stop()
+
+    def test_a_second_interrupt_ends_a_warm_process_that_does_not_get_ready(self, tmp_path: Path) -> None:
+        stuck = Warm()
+        stuck.start()
+        assert stuck.pid is not None
+        os.kill(stuck.pid, signal.SIGSTOP)
+        job = Ranks(stuck, tmp_path).begin("x = 1")
+        until(job._warm._lock.locked, "the job waits for it")
+        job.interrupt()
+        job.interrupt()
+        with pytest.raises(DtscopeError, match="warm process that ranks are forked from has ended"):
+            job.wait(WAIT_S)
+        stuck.stop()
 
 
 def children(pid: int) -> list[int]:

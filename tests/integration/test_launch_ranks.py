@@ -127,6 +127,22 @@ class TestProgram:
         assert len(job.unpulled) == 1
         assert "a lock can't be sent" in job.unpulled[0]
 
+    def test_a_full_disk_is_no_error_of_print(self, ranks: Ranks) -> None:
+        """/dev/full has no space, as the log's disk."""
+        source = """
+            import os, sys
+            full = os.open("/dev/full", os.O_WRONLY)
+            log = os.dup(1)
+            os.dup2(full, 1)
+            print("lost" * 10000, flush=True)
+            sys.stdout.buffer.write(b"lost"); sys.stdout.flush()
+            os.dup2(log, 1)
+            print("kept")
+        """
+        job = ranks.run(source)
+        assert job.failure is None, job.failure
+        assert ranks.log(job, 1) == "kept\n"
+
     def test_output_of_children_and_of_c_goes_to_the_log(self, ranks: Ranks) -> None:
         job = ranks.run("import os, sys\nprint('py')\nos.system('echo child')\nos.write(2, b'raw\\n')\nsys.stderr.write('err\\n');")
         assert ranks.log(job, 0).split() == ["py", "child", "raw", "err", "4"]

@@ -95,6 +95,11 @@ class TestBadInput:
             ("%%dtscope profile\nx = (\n", ["line 2 of the cell", "never closed"]),
             ("%%dtscope profile\nx = 1\n!ls\n", ["line 3 of the cell", "'!ls'"]),
             ("%%dtscope profile\n%time 1\n", ["line 2 of the cell", "'%time'"]),
+            ("%%dtscope profile\nx = 1\nawait x\n", ["line 3 of the cell", "'await' outside function: await x", "asyncio.run"]),
+            ("%%dtscope profile\nreturn 1\n", ["line 2 of the cell", "'return' outside function: return 1"]),
+            ("%%dtscope profile -n 1000000\nx = 1", ["-n 1000000", "at most"]),
+            (f"%%dtscope profile --dir {'x' * 300}\nx = 1", ["File name too long", "--dir"]),
+            ("%%dtscope profile --dir ~nobody-of-that-name/x\nx = 1", ["~nobody-of-that-name", "--dir"]),
         ],
     )
     def test_it_is_one_line_with_the_value(self, shell: InteractiveShell, cell: str, words: list[str]) -> None:
