@@ -120,6 +120,7 @@ class Collectives(Collector):
             self._rehearse(operation, work)
         if work is not None:
             self._remember(operation, work)
+        self.agent.progress.collective_over(now())
         self.agent.cost.fixed(thread_time_ns() - used)
 
     def _remember(self, operation: Operation, work: Any) -> None:
@@ -213,12 +214,15 @@ class Collectives(Collector):
     def _wait_ended(self, operation: Operation, start: int) -> None:
         if not operation.asynchronous and (delay := self._delay_s(operation)):
             time.sleep(delay)
-        self._waited(operation, start, now())
+        end = now()
+        self.agent.progress.collective_over(end)
+        self._waited(operation, start, end)
 
     def functional(self, operation: Operation, *, ended: bool) -> None:
         """C++ has issued it and keeps the Work; `ended` where it has waited as well."""
         operation.asynchronous, operation.source = not ended, "host"
         operation.returned = now()
+        self.agent.progress.collective_over(operation.returned)
         if operation.events is not None:
             self._devices.issued(operation, None if ended else _UNSEEN)
         elif ended:

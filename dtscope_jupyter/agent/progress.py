@@ -5,8 +5,11 @@
 A *segment* ends with an outermost optimizer step (or one that a GradScaler skipped); a step is one segment
 or, with several optimizers, all up to the closing optimizer, which is the last one of the first cycle. While
 that cycle is unknown, times are kept and `place` gives them their step later. Without any optimizer a step
-ends where gradients were reset or parameters changed before the next backward. Without any backward either, a
-step begins where a line of the program issues the same collective again.
+ends where gradients were reset or parameters changed before the next backward: with its last backward or the last
+collective after that, but not before the next batch is asked for. Without any backward either, a step begins where
+a line of the program issues the same collective again.
+
+The first step begins with the first batch, backward or collective after the last sign of setting up.
 """
 
 from __future__ import annotations
@@ -81,6 +84,8 @@ class Progress:
         self._fresh = 0
         self._next = 0
         self._last_end = 0
+        self._last_call = 0
+        self._early = 0
         self._cpu = (0, 0)
         self._queue = RunQueue()
         self._calls: set[tuple[str, str | None]] = set()
@@ -112,10 +117,8 @@ class Progress:
         self._fresh = self._fresh or time_ns
         self._next = self._next or time_ns
         if self._current is None:
-            if not self._last_end:
-                self._cpu_used()
-                self._queue.since_last()
-            self._current = Segment(self._last_end or time_ns)
+            self._may_start(time_ns)
+            self._current = Segment(self._last_end or self._early)
 
     def backward_begins(self, time_ns: int, *, reset: bool, updated: bool) -> bool:
         """The outermost backward begins; `reset`, `updated`: gradients, parameters since the last. True where a step was closed."""
@@ -123,7 +126,7 @@ class Progress:
         current = self._current
         if current is not None and current.micro_batches and self._stale(current, reset=reset, updated=updated):
             current.skipped = self.optimizers_alive > 0
-            self._close_segment(self._next or current.backward_end)
+            self._close_segment(max(self._next or current.backward_end, self._last_call))
             closed = True
         self.active(time_ns)
         assert self._current is not None
@@ -153,6 +156,10 @@ class Progress:
 
     def collective(self, operation: str, line: str | None, time_ns: int) -> None:
         """A collective is about to be issued by the program; `operation` begins with its name and tells its size."""
+        if operation.partition(" ")[0] in _SETUP:
+            self.sets_up()
+        else:
+            self._may_start(time_ns)
         if self._current is not None:
             self._current.collectives += 1
         if self._backwards or self.optimizers_alive or operation.partition(" ")[0] in _SETUP or self.phase is not None:
@@ -165,6 +172,22 @@ class Progress:
         self.active(time_ns)
         assert self._current is not None
         self._current.collectives = self._current.collectives or 1
+
+    def collective_over(self, time_ns: int) -> None:
+        """The program goes on, having issued a collective or waited for one."""
+        self._last_call = time_ns
+
+    def sets_up(self) -> None:
+        """The program sets something up: what came before the first step is no part of it."""
+        if self._current is None:
+            self._early = 0
+
+    def _may_start(self, time_ns: int) -> None:
+        """The first step begins here, unless it turns out that this was setting up."""
+        if not self._early and not self.started:
+            self._early = time_ns
+            self._cpu_used()
+            self._queue.since_last()
 
     def finish(self, time_ns: int) -> None:
         """Closes what is open, where it holds any work."""

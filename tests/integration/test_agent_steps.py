@@ -83,6 +83,20 @@ def _():
             for p in model.parameters():
                 p -= 0.01 * p.grad
 
+@scenario("reduced")
+def _():
+    model = net()
+    for number in range(8):
+        model(x).sum().backward()
+        if rank == 1 and number == 4:
+            time.sleep(0.3)
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= 0.01 * p.grad
+                p.grad = None
+
 @scenario("zero")
 def _():
     from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -150,6 +164,20 @@ def _():
     model(x).sum().backward()
     optimizer.step()
     model(x).sum().backward()
+
+@scenario("sharded")
+def _():
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.device_mesh import init_device_mesh
+    mesh = init_device_mesh("cpu", (W,))
+    model = net()
+    for part in (model[0], model[2], model):
+        fully_shard(part, mesh=mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
 value = str(value)
 """
 
@@ -162,8 +190,12 @@ def folder(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _steps(folder: Path, name: str, rank: int = 1) -> Any:
-    batches = BlockReader(folder / name / f"rank-{rank:04d}", "steps").batches()
-    return pa.Table.from_batches(batches, schema.STEPS.arrow).to_pandas()
+    return _table(folder, name, "steps", rank)
+
+
+def _table(folder: Path, name: str, table: str, rank: int) -> Any:
+    batches = BlockReader(folder / name / f"rank-{rank:04d}", table).batches()
+    return pa.Table.from_batches(batches, schema.TABLES[table].arrow).to_pandas()
 
 
 @pytest.mark.parametrize(
@@ -173,6 +205,8 @@ def _steps(folder: Path, name: str, rank: int = 1) -> Any:
         ("gan", [2, 2, 2, 2], []),
         ("scaler", [1, 1, 1, 1], [2]),
         ("hand", [1, 1, 1, 1, 1], []),
+        ("reduced", [1] * 8, []),
+        ("sharded", [1, 1, 1], []),
         ("zero", [1, 1, 1], []),
         ("subclass", [0, 1, 1, 1], []),
         ("closure", [3, 3, 3], []),
@@ -187,6 +221,26 @@ def test_steps(folder: Path, name: str, micro_batches: list[int], skipped: list[
         assert steps["step"].tolist() == list(range(len(micro_batches)))
         assert steps["micro_batches"].tolist() == micro_batches
         assert steps["step"][steps["optimizer_skipped"]].tolist() == skipped
+
+
+@pytest.mark.parametrize(("name", "operation"), [("reduced", "all_reduce"), ("sharded", "all_gather")])
+def test_collectives_and_waits_lie_in_the_step_they_say(folder: Path, name: str, operation: str) -> None:
+    for rank in range(2):
+        steps = _steps(folder, name, rank).set_index("step")
+        calls = _table(folder, name, "collectives", rank).query(f"operation == {operation!r} and state == 'completed'")
+        waits = _table(folder, name, "host", rank).query(f"kind == 'collective_wait' and detail == {operation!r}")
+        for events, begin in ((calls, "enqueue_ns"), (waits, "start_ns")):
+            assert set(events["step"]) == set(steps.index)
+            its = steps.loc[events["step"]]
+            assert (its["start_ns"].to_numpy() <= events[begin].to_numpy()).all()
+            assert (events["end_ns"].to_numpy() <= its["end_ns"].to_numpy()).all()
+
+
+def test_a_pause_before_gradients_are_reduced_is_in_its_step(folder: Path) -> None:
+    for rank in range(2):
+        steps = _steps(folder, "reduced", rank)
+        length = steps["end_ns"] - steps["start_ns"]
+        assert length[1:].idxmax() == 4
 
 
 def test_accumulated_gradients_are_reduced_once_a_step(folder: Path) -> None:

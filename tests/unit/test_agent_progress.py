@@ -138,6 +138,53 @@ def test_hand_written_optimizer_with_accumulation() -> None:
     assert [segment.micro_batches for _, segment in program.closed()] == [2, 2]
 
 
+def _reduced_by_hand(program: Program, *, next_batch: bool) -> list[tuple[int, int, int]]:
+    """Gradients are reduced after the backward, parameters changed by hand: (step, begin, end) of each collective."""
+    called = []
+    for _ in range(3):
+        program.backward(updated=True)
+        for line in "ab":
+            step, begin = program.progress.step, program.tick()
+            program.progress.collective("all_reduce 4", line, begin)
+            program.progress.collective_over(program.tick())
+            called.append((step, begin, program.time))
+        if next_batch:
+            program.progress.active(program.tick())
+    return called
+
+
+def test_gradients_reduced_after_the_backward_are_within_their_step() -> None:
+    program = Program(0)
+    called = _reduced_by_hand(program, next_batch=False)
+    steps = dict(program.closed())
+    assert list(steps) == [0, 1, 2]
+    assert all(steps[step].start <= begin < end <= steps[step].end for step, begin, end in called)
+    assert [steps[step].end for step in (0, 1)] == [called[1][2], called[3][2]]
+
+
+def test_the_next_batch_is_the_next_step_s() -> None:
+    program = Program(0)
+    called = _reduced_by_hand(program, next_batch=True)
+    steps = dict(program.closed())
+    assert [steps[step].end for step in (0, 1)] == [called[1][2] + 10, called[3][2] + 10]
+
+
+def test_the_first_step_begins_with_the_collectives_of_its_forward() -> None:
+    program = Program(1)
+    program.progress.collective("all_reduce 8", "setup.py:1", program.tick())
+    program.progress.sets_up()
+    program.progress.collective("all_gather 8", "setup.py:2", program.tick())
+    program.progress.collective("broadcast 8", "setup.py:3", program.tick())
+    forward = program.tick()
+    program.progress.collective("all_gather 8", "a.py:1", forward)
+    program.progress.collective("all_gather 8", "a.py:1", program.tick())
+    program.backward()
+    program.step()
+    ((number, segment),) = program.closed()
+    assert (number, segment.start) == (0, forward)
+    assert segment.backward_start > forward
+
+
 def test_collectives_alone_make_steps() -> None:
     program = Program(0)
     for _ in range(4):
