@@ -80,7 +80,10 @@ def _add_collectives(agent: Agent, steps: Steps, discovery: Discovery, faults: F
     collectives = Collectives(agent, steps.overlap, faults)
     buckets = Buckets(agent, collectives)
     discovery.on_ddp.append(buckets.adopt)
-    steps.on_backward.append(buckets.backward_begins)
+    steps.on_backward += [collectives.backward_begins, buckets.backward_begins]
+    steps.on_close.append(collectives.step_closed)
+    steps.gates.append(collectives.settled)
+    steps.untimed = collectives.counted.closed
     steps.after_backward.append(buckets.backward_ended)
     _add(agent, "collectives", collectives)
     _add(agent, "buckets", buckets)

@@ -115,7 +115,11 @@ class _BucketHook:
             buffer.div_(self.group.size())
         else:
             buffer.mul_(1.0 / self.group.size())
-        future: Future = self.group.allreduce([buffer], options).get_future().then(_first)
+        work = self.group.allreduce([buffer], options)
+        owner = _registry.owner
+        if owner is not None and buffer.is_cuda:
+            owner.collectives.final_wait.bucket(work)
+        future: Future = work.get_future().then(_first)
         return future
 
 

@@ -20,12 +20,15 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from dtscope_jupyter.agent import capture, lines
 from dtscope_jupyter.agent.clock import OFFSET_NS, now
 from dtscope_jupyter.agent.collector import Collector
+from dtscope_jupyter.agent.counted import Call, Counted
 from dtscope_jupyter.agent.device_times import DeviceTimes
+from dtscope_jupyter.agent.final_wait import FinalWait
 from dtscope_jupyter.agent.groups import Group, Groups
 from dtscope_jupyter.agent.operation import Operation
 from dtscope_jupyter.agent.operations import METHODS, Method
 from dtscope_jupyter.agent.patches import Patches
 from dtscope_jupyter.agent.progress import HELD
+from dtscope_jupyter.agent.stream_waits import StreamWaits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +58,12 @@ class Collectives(Collector):
         self._in_bucket: list[Operation] = []
         self._faults = faults
         self._overlap = overlap
+        self.timed = True
+        self._open_step = 0
+        self.counted = Counted()
         self._devices = DeviceTimes()
+        self.final_wait = FinalWait(agent, self._devices)
+        self._streams = StreamWaits(self._devices)
         self._patches = Patches()
         self._pending: deque[Operation] = deque()
         self._waits: deque[tuple[int, int, int, Operation]] = deque(maxlen=_MOST_PENDING)
@@ -69,6 +77,7 @@ class Collectives(Collector):
         self._patches.wrap(Work, "wait", self._wait_wrapper)
         if torch.version.cuda is not None:
             capture.watch(self._patches, torch.cuda.CUDAGraph)
+            self._streams.install(self._patches)
 
     def stop(self) -> None:
         """Takes the hooks off, and lets the runtime's threads tell of the last ends."""
@@ -76,6 +85,41 @@ class Collectives(Collector):
         deadline = now() + _LAST_ENDS_NS
         while now() < deadline and not all(operation.end or operation.failed for operation in tuple(self._pending)):
             time.sleep(0.002)
+
+    def backward_begins(self) -> None:
+        """On the training thread."""
+        if torch.cuda.is_initialized():
+            self._devices.backward_begins()
+            self.final_wait.backward_begins()
+
+    def step_closed(self, step: int) -> None:
+        """Whether the next step's operations on a device are timed one by one, or counted."""
+        for operation in self.counted.close(step):
+            operation.end = now()
+            self._pending.append(operation)
+        self._open_step = self.agent.progress.step
+        self.timed = self.agent.cost.sampled
+        self._streams.on = self.timed and self.agent.cost.on_device
+
+    def settled(self, step: int) -> bool:
+        """Whether all waits of a device in the step are known."""
+        return not self.agent.cost.on_device or (step < self._open_step and self.final_wait.settled(step))
+
+    def _count(self, method: Method, group: Any, args: tuple[Any, ...]) -> bool:
+        """Counts an operation on a device in a step that is not timed; False for any other."""
+        progress = self.agent.progress
+        if self.timed or progress.by_calls or progress.holding:
+            return False
+        known = self.groups.of(group)
+        message = method.read(args, known.size)
+        tensor = message.tensor
+        if tensor is None or not tensor.is_cuda or method.operation in _P2P:
+            return False
+        seq = _sequence(method.operation, known, group)
+        shape = None if tensor.is_sparse else tensor.shape
+        kind = message.bytes, tensor.dtype, shape, self._bucket
+        self.counted.add(Call(progress.step, method.operation, known, *kind, progress.phase, seq, now()))
+        return True
 
     def open(self, name: str, method: Method, group: Any, args: tuple[Any, ...]) -> Operation:
         """An operation is about to be issued; the caller issues it and calls `issued` or `cancel`."""
@@ -99,19 +143,25 @@ class Collectives(Collector):
         if operation.device is not None and operation.device.type == "cuda":
             self._devices.begin(operation)
         operation.enqueue = operation.start = now()
-        self.agent.cost.fixed(thread_time_ns() - used)
+        self._spent(operation, thread_time_ns() - used)
         return operation
+
+    def _spent(self, operation: Operation, ns: int) -> None:
+        if operation.events is None:
+            self.agent.cost.fixed(ns)
+        else:
+            self.agent.cost.spent("events", ns)
 
     def cancel(self, operation: Operation) -> None:
         """The call raised: nothing was issued."""
         operation.failed = True
 
-    def issued(self, operation: Operation, work: Any, *, asynchronous: bool) -> None:
-        """The call returned `work`, or None where the runtime has waited itself."""
+    def issued(self, operation: Operation, work: Any, *, asynchronous: bool, tensors: Any = None) -> None:
+        """The call returned `work`, or None where the runtime has waited itself; `tensors` are its arguments."""
         operation.asynchronous = asynchronous
         used, operation.returned = thread_time_ns(), now()
         if operation.events is not None:
-            self._devices.issued(operation, work)
+            self._devices.issued(operation, work, tensors)
         elif work is None:
             operation.end = operation.returned
             self._blocked(operation.enqueue, operation.end, operation)
@@ -121,7 +171,7 @@ class Collectives(Collector):
         if work is not None:
             self._remember(operation, work)
         self.agent.progress.collective_over(now())
-        self.agent.cost.fixed(thread_time_ns() - used)
+        self._spent(operation, thread_time_ns() - used)
 
     def _remember(self, operation: Operation, work: Any) -> None:
         self._works[id(work)] = operation
@@ -173,7 +223,7 @@ class Collectives(Collector):
 
     def _try_open(self, method: Method, group: Any, args: tuple[Any, ...]) -> Operation | None:
         try:
-            operation = self.open(method.operation, method, group, args)
+            operation = None if self._count(method, group, args) else self.open(method.operation, method, group, args)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
             return None
@@ -183,7 +233,7 @@ class Collectives(Collector):
         try:
             options = kwargs.get("opts") or (args[-1] if args else None)
             asynchronous = operation.name in _P2P or bool(getattr(options, "asyncOp", True))
-            self.issued(operation, work, asynchronous=asynchronous)
+            self.issued(operation, work, asynchronous=asynchronous, tensors=args)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
 
@@ -255,8 +305,7 @@ class Collectives(Collector):
         if self.agent.progress.holding and not final:
             return
         seen = now()
-        for start, end, operation in self._devices.resolve():
-            self._blocked(start, end, operation)
+        self._drain_devices(seen, final=final)
         self._drain_finals()
         self._drain_waits()
         later, oldest = [], 0
@@ -268,8 +317,22 @@ class Collectives(Collector):
         self._pending.extendleft(reversed(later))
         self._overlap.oldest_open = oldest
 
+    def _drain_devices(self, seen: int, *, final: bool) -> None:
+        for start, end, operation in self._devices.resolve():
+            self._blocked(start, end, operation)
+        for start, end in self._streams.resolve():
+            self._wait_row(self.agent.progress.place(start), start, end, "stream", None)
+        for step, start, end in self.final_wait.resolve():
+            self._overlap.comm.append((start, end))
+            self._wait_row(step, start, end, "all_reduce", None)
+        if not final:
+            for operation in self.counted.overdue(seen, _ANNOUNCE_NS):
+                self.agent.recorder.add("collectives", operation.row(operation.step))
+
     def _settle(self, operation: Operation, seen: int, *, final: bool) -> bool:
         if operation.failed:
+            return True
+        if operation.announced and operation.end and operation.events is not None and operation.group.broken():
             return True
         step = operation.step if operation.step != HELD else self.agent.progress.place(operation.enqueue)
         if operation.end:
@@ -283,6 +346,8 @@ class Collectives(Collector):
     def _drain_finals(self) -> None:
         for _ in range(len(self._finals)):
             operations = self._finals.popleft()
+            if any(operation.events is not None for operation in operations):
+                continue
             if not all(operation.end for operation in operations):
                 self._finals.append(operations)
                 continue
@@ -295,9 +360,11 @@ class Collectives(Collector):
         for _ in range(len(self._waits)):
             step, start, end, operation = self._waits.popleft()
             step = step if step != HELD else self.agent.progress.place(start)
-            self._overlap.blocked.append((start, end))
-            row = (step, "collective_wait", start + OFFSET_NS, end + OFFSET_NS, None, operation.name, operation.line)
-            self.agent.recorder.add("host", row)
+            self._wait_row(step, start, end, operation.name, operation.line)
+
+    def _wait_row(self, step: int, start: int, end: int, name: str, line: str | None) -> None:
+        self._overlap.blocked.append((start, end))
+        self.agent.recorder.add("host", (step, "collective_wait", start + OFFSET_NS, end + OFFSET_NS, None, name, line))
 
 
 def _sequence(name: str, known: Group, group: Any) -> int:
@@ -311,8 +378,13 @@ def _sequence(name: str, known: Group, group: Any) -> int:
 def _follow(operation: Operation, work: Any) -> None:
     """Its end, by the runtime's own callback; where that has none, Work.wait tells."""
 
-    def done(_future: Any) -> None:
-        operation.end = operation.end or now()
+    def done(future: Any) -> None:
+        end = now()
+        try:
+            future.value()
+        except RuntimeError:  # a peer is gone: it never ended
+            return
+        operation.end = operation.end or end
 
     try:
         work.get_future().then(done)

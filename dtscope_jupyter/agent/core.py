@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dtscope_jupyter import __version__, rundir
-from dtscope_jupyter.agent import clock, control
+from dtscope_jupyter.agent import clock, control, groups
 from dtscope_jupyter.agent.cost import Cost
 from dtscope_jupyter.agent.progress import Progress
 from dtscope_jupyter.agent.recorder import Recorder
@@ -165,5 +165,5 @@ class Agent:
 
 def _backend() -> tuple[str | None, str]:
     dist = torch.distributed
-    backend = dist.get_backend() if dist.is_available() and dist.is_initialized() else None
+    backend = groups.backend(dist.group.WORLD) if dist.is_available() and dist.is_initialized() else None
     return backend, "cuda" if torch.cuda.is_initialized() else "cpu"

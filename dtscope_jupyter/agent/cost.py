@@ -5,12 +5,18 @@
 Hooks that always run are timed as they run (`fixed`), probes too (`spent`). What self-timing misses, such as caches
 gone cold, is found by a short A/B now and then: 16 steps with all probes, 16 with none, in turn; the
 ratio of the median difference to the self-timed sum scales the probes' cost from then on.
+
+On a device all probes but the flat norm run in the same steps, with events around every collective; other steps do
+next to nothing. What such a step costs is measured: it and the next over twice the median of the others, since a
+host that runs ahead pays late. The writing thread's time counts in full, as it may hold the interpreter's lock.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
@@ -30,7 +36,9 @@ _NOTE_NS = 2 * 10**9
 _FIRST_AB, _AB_STEPS = 32, 32
 _SMOOTH = 0.2
 _SCALE = (1.0, 4.0)
-_DEVICE_SCALE = (0.1, 4.0)
+_FIRST_ON_DEVICE, _LEAST_ON_DEVICE, _MOST_ON_DEVICE = 16, 4, 64
+_KEPT = 128
+_RECENT = 32
 
 
 @dataclass(slots=True)
@@ -57,7 +65,9 @@ class Cost:
             "local_norm": Probe(0.2),
             "synced_norm": Probe(0.2),
             "tiles": Probe(0.2, compared=False),
+            "events": Probe(0.0, compared=False),
         }
+        self.on_device = False
         self._recorder = recorder
         self._steps = 0
         self._fixed_now = 0
@@ -66,13 +76,29 @@ class Cost:
         self._last = 0
         self._noted = now()
         self._scale = 1.0
-        self._on_device = False
+        self._durations: deque[tuple[bool, int]] = deque(maxlen=_KEPT)
+        self._sample_every = 1
+        self._sample_ns = 0.0
+        self._began = (0, 0.0)
         self._next_ab = _FIRST_AB
         self._times: tuple[list[int], list[int]] = ([], [])
         self._probed: list[int] = []
 
+    def begin_on_device(self) -> None:
+        """The program trains on a device: probes start rare."""
+        self.on_device = True
+        self._sample_every = self.probes["flat_norm"].every = _FIRST_ON_DEVICE
+        self._durations.clear()
+
+    @property
+    def sampled(self) -> bool:
+        """Whether this step is looked at closely."""
+        return self._steps % self._sample_every == 0
+
     def due(self, name: str) -> bool:
         """Whether the probe runs in this step."""
+        if self.on_device and name != "flat_norm":
+            return self.sampled
         probe = self.probes[name]
         if probe.compared and self._comparing:
             return self._steps % 2 == 0
@@ -80,11 +106,10 @@ class Cost:
 
     def turn(self, name: str) -> int:
         """How many times the probe has been due before this step, by its present rate; the same on ranks of one rate."""
-        return self._steps // self.probes[name].every
+        return self._steps // (self._sample_every if self.on_device else self.probes[name].every)
 
     def spent(self, name: str, ns: int, device_bytes: int = 0) -> None:
         """The probe took this long on the training thread, or makes the device read so much."""
-        self._on_device = self._on_device or device_bytes > 0
         self.probes[name].now_ns += max(ns, int(device_bytes / _DEVICE_BYTES_PER_NS))
 
     def fixed(self, ns: int) -> None:
@@ -109,15 +134,17 @@ class Cost:
 
     @property
     def step_ns(self) -> float:
-        """A step's time, smoothed; 0 before the second."""
+        """A step's time, the median of the last ones; 0 before the second."""
         return self._step_ns
 
     @property
     def _comparing(self) -> bool:
-        return self._next_ab <= self._steps < self._next_ab + _AB_STEPS
+        return not self.on_device and self._next_ab <= self._steps < self._next_ab + _AB_STEPS
 
     def _learn(self, duration: int) -> None:
-        self._step_ns = _smooth(self._step_ns, duration)
+        self._durations.append((self.sampled, duration))
+        if not self._step_ns or self._steps % _PLAN_EVERY == _PLAN_EVERY - 1:
+            self._step_ns = float(median(length for _, length in list(self._durations)[-_RECENT:]))
         self._fixed_ns = _smooth(self._fixed_ns, self._fixed_now)
         for probe in self.probes.values():
             if probe.now_ns:
@@ -140,29 +167,61 @@ class Cost:
         low, _, high = quantiles(self._times[1], n=4)
         difference, error = with_probes - without, (high - low) / math.sqrt(len(self._times[1]))
         if timed > 0:
-            bounds = _DEVICE_SCALE if self._on_device else _SCALE
-            found = difference / timed if difference > 2 * error or self._on_device else 1.0
-            self._scale = min(max(found, bounds[0]), bounds[1])
+            found = difference / timed if difference > 2 * error else 1.0
+            self._scale = min(max(found, _SCALE[0]), _SCALE[1])
         text = "median step with all probes over without, 16 steps each, in turn"
         self._recorder.note("observer", "ab_ratio", with_probes / without, text)
 
     def _plan(self) -> None:
         """Shares what the budget leaves among the probes."""
         room = max(self.budget * self._step_ns - self._fixed_ns, 0.0)
+        total = self._plan_on_device(room) if self.on_device else self._plan_on_cpu(room)
+        self.ratio = total / self._step_ns if self._step_ns else 0.0
+
+    def _plan_on_cpu(self, room: float) -> float:
         total = self._fixed_ns
         for probe in self.probes.values():
             cost = probe.cost_ns * (self._scale if probe.compared else 1.0)
             probe.every = _every(cost, room * probe.weight)
             total += cost / probe.every
-        self.ratio = total / self._step_ns if self._step_ns else 0.0
+        return total
+
+    def _plan_on_device(self, room: float) -> float:
+        flat = self.probes["flat_norm"]
+        flat.every = max(_every(flat.cost_ns, room * flat.weight), 1)
+        self._sample_ns = self._measured()
+        wanted = _power(self._sample_ns, room * (1 - flat.weight))
+        self._sample_every = int(min(max(wanted, _LEAST_ON_DEVICE), _MOST_ON_DEVICE))
+        return self._fixed_ns + self._writer_ns() + flat.cost_ns / flat.every + self._sample_ns / self._sample_every
+
+    def _measured(self) -> float:
+        """What a sampled step costs: by the clock, at least what was timed itself."""
+        timed = sum(probe.cost_ns for name, probe in self.probes.items() if name != "flat_norm")
+        return max(sampled_cost(list(self._durations)), timed)
+
+    def _writer_ns(self) -> float:
+        """The writing thread's time for a step."""
+        (at, used), self._began = self._began, (now(), self._recorder.thread_s)
+        wall = self._began[0] - at
+        return 0.0 if not at else 1e9 * (self._began[1] - used) / wall * self._step_ns
+
+
+def sampled_cost(durations: list[tuple[bool, int]]) -> float:
+    """Median of (sampled step + next - two of the others), ns; (sampled, duration) of steps in order; 0 where nothing shows."""
+    pairs = [first[1] + second[1] for first, second in pairwise(durations) if first[0] and not second[0]]
+    others = [second[1] for first, second in pairwise(durations) if not first[0] and not second[0]]
+    return max(median(pairs) - 2 * median(others), 0.0) if pairs and others else 0.0
+
+
+def _power(cost: float, share: float) -> float:
+    """The least power of two that brings the cost under the share."""
+    if cost <= share:
+        return 1
+    return math.inf if share <= 0 else float(2 ** math.ceil(math.log2(cost / share)))
 
 
 def _every(cost: float, share: float) -> int:
-    if cost <= max(share, ALWAYS_NS):
-        return 1
-    if share <= 0:
-        return _MOST_EVERY
-    return int(min(2 ** math.ceil(math.log2(cost / share)), _MOST_EVERY))
+    return int(min(_power(cost, max(share, 0.0)), _MOST_EVERY)) if cost > ALWAYS_NS else 1
 
 
 def _smooth(before: float, value: float) -> float:

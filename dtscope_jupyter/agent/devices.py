@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.core import Agent
 
 PERIOD_S = 1.0
+_FREQUENCY_NS = 30 * 10**9
 
 
 class Devices(Collector):
@@ -37,6 +38,7 @@ class Devices(Collector):
         super().__init__(agent)
         self._process = psutil.Process()
         self._nvml: Nvml | None = None
+        self._asked = -_FREQUENCY_NS
         self._ended = threading.Event()
         self._last = (0.0, 0.0)
         self._network = (0.0, 0, 0)
@@ -69,11 +71,17 @@ class Devices(Collector):
     def _host_row(self) -> tuple[Any, ...]:
         received, sent = self._traffic() if self.agent.config.local_rank == 0 else (None, None)
         memory = psutil.virtual_memory()
-        frequency = psutil.cpu_freq()
         return (
             now() + OFFSET_NS, "cpu", None, self._cpu(), memory.percent, self._process.memory_info().rss,
-            getattr(frequency, "current", None) or None, None, None, None, None, None, received, sent, None,
+            self._frequency(), None, None, None, None, None, received, sent, None,
         )  # fmt: skip
+
+    def _frequency(self) -> float | None:
+        """MHz, now and then and from local rank 0 alone: to tell it the kernel interrupts every CPU."""
+        if self.agent.config.local_rank or now() - self._asked < _FREQUENCY_NS:
+            return None
+        self._asked = now()
+        return getattr(psutil.cpu_freq(), "current", None) or None
 
     def _cpu(self) -> float:
         """Per cent of the rank's threads that were busy since the last call."""

@@ -28,6 +28,12 @@ def dump(path: Path, *, stacks: bool) -> list[Path]:
     return written
 
 
+def active() -> bytes | str | None:
+    """The recorder's JSON, without stacks; None where this torch has none."""
+    as_json = _runtime("_dump_nccl_trace_json", "_dump_fr_trace_json")
+    return None if as_json is None else as_json(True, False)  # noqa: FBT003
+
+
 def _runtime(*names: str) -> Callable[..., Any] | None:
     from torch._C import _distributed_c10d as runtime
 

@@ -179,9 +179,11 @@ class Gradients(Collector):
     def before_close(self, end: int) -> None:
         """A part of a step ends: what it left goes to the writing thread."""
         part, self._part = self._part, Part()
-        part.step, part.time, part.ready = self.agent.progress.step, end, self.parameters.take()
+        part.step, part.time = self.agent.progress.step, end
+        ready = self.parameters.take()
+        part.ready = ready if self._cost.sampled else []
         if len(self._parts) == _MOST:
-            self.agent.recorder.drop("gradients", len(part.ready))
+            self.agent.recorder.drop("gradients", len(ready))
         self._parts.append(part)
         self._alert = max(self._alert - 1, 0)
 

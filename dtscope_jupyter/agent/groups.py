@@ -7,6 +7,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ class Group:
         self.messages = 0
         self.last_end: Any = None
 
+    def broken(self) -> bool:
+        """Whether the runtime has given the group up: what it had in flight then ends without being done."""
+        group = self.alive()
+        try:
+            return group is None or any(int(group._get_backend(device).get_error()) for device in group._device_types)  # noqa: SLF001
+        except (AttributeError, RuntimeError, TypeError, ValueError):
+            return False
+
 
 class Groups:
     """Finds the Group of torch's object; writes `groups` as new ones come."""
@@ -46,7 +55,7 @@ class Groups:
 
     def _write(self, group: Any, known: Group) -> None:
         description = group.group_desc
-        self._recorder.add("groups", (known.name, None if description == "undefined" else description, _backend(group), known.ranks))
+        self._recorder.add("groups", (known.name, None if description == "undefined" else description, backend(group), known.ranks))
 
 
 def _ranks(group: Any) -> list[int] | None:
@@ -56,8 +65,20 @@ def _ranks(group: Any) -> list[int] | None:
         return None
 
 
-def _backend(group: Any) -> str | None:
+def backend(group: Any) -> str | None:
+    """The backend's name; of a group made without naming one, those of its devices, the accelerator's first."""
     try:
-        return str(dist.get_backend(group))
+        named = str(dist.get_backend(group))
     except (KeyError, ValueError, RuntimeError, AssertionError):
+        return None
+    return named if named != "undefined" else _real_backend(group)
+
+
+def _real_backend(group: Any) -> str | None:
+    """The backend of the device that the rank computes on."""
+    devices = {device.type: device for device in group._device_types}  # noqa: SLF001
+    chosen = devices.get("cuda" if torch.cuda.is_initialized() else "cpu") or next(iter(devices.values()), None)
+    try:
+        return None if chosen is None else str(group._get_backend(chosen).name()).lower()  # noqa: SLF001
+    except RuntimeError:
         return None

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import torch
 
+from dtscope_jupyter.agent.clock import now
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _STATM = Path("/proc/self/statm")
+_PERIOD_NS = 50_000_000
+_DEVICE_PERIOD_NS = 10**9
 
 
 def resident() -> int | None:
@@ -21,8 +25,23 @@ def resident() -> int | None:
         return None
 
 
-def sample() -> tuple[int | None, int | None, int | None]:
-    """Resident bytes, device bytes of tensors, device bytes of the allocator; the latter None until the user has initialised CUDA."""
-    if not torch.cuda.is_initialized():
-        return resident(), None, None
-    return resident(), torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+class Memory:
+    """Readings that are made anew as they get old, as to ask an allocator takes a quarter of a millisecond."""
+
+    def __init__(self) -> None:
+        """Nothing is read yet; `device` is set once the rank trains on one."""
+        self.device: int | None = None
+        self._resident: int | None = None
+        self._read = self._asked = 0
+
+    def sample(self) -> tuple[int | None, int | None, int | None]:
+        """Resident bytes; device bytes of tensors and of the allocator, which are None without a device and between readings."""
+        time = now()
+        if time - self._read > _PERIOD_NS:
+            self._resident, self._read = resident(), time
+        if self.device is None or time - self._asked < _DEVICE_PERIOD_NS:
+            return self._resident, None, None
+        self._asked = time
+        stats = torch.cuda.memory_stats_as_nested_dict(self.device)
+        allocated, reserved = (stats.get(name, {}).get("all", {}).get("current") for name in ("allocated_bytes", "reserved_bytes"))
+        return self._resident, allocated, reserved

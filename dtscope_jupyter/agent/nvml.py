@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.config import Config
 
 _KIB = 1024
+_PCIE_NS = 30 * 10**9
 _REASONS = {
     "nvmlClocksEventReasonSwPowerCap": "power_cap",
     "nvmlClocksThrottleReasonHwSlowdown": "hw_slowdown",
@@ -34,6 +35,7 @@ class Nvml:
         pynvml.nvmlInit()
         visible = _visible()
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", config.world_size))
+        self._asked: dict[int, int] = {}
         self._traffic: dict[int, tuple[int, int, int]] = {}
         self._devices: list[tuple[int, int, Any]] = []
         if len(visible) == 1 and local_size > 1:
@@ -58,9 +60,15 @@ class Nvml:
             None if power is None else power / 1000.0,
             _float(_try(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)),
             _throttle(handle),
-            _pcie(handle, pynvml.NVML_PCIE_UTIL_RX_BYTES), _pcie(handle, pynvml.NVML_PCIE_UTIL_TX_BYTES),
-            received, sent, _errors(handle),
+            *self._pcie(time_ns, local, handle), received, sent, _errors(handle),
         )  # fmt: skip
+
+    def _pcie(self, time_ns: int, local: int, handle: Any) -> tuple[float | None, float | None]:
+        """PCIe bytes/s, now and then: the driver counts for 20 ms while it is asked."""
+        if time_ns - self._asked.get(local, 0) < _PCIE_NS:
+            return None, None
+        self._asked[local] = time_ns
+        return _pcie(handle, pynvml.NVML_PCIE_UTIL_RX_BYTES), _pcie(handle, pynvml.NVML_PCIE_UTIL_TX_BYTES)
 
     def _links(self, time_ns: int, local: int, handle: Any) -> tuple[float | None, float | None]:
         """NVLink bytes/s over all links, from the data counters (KiB)."""

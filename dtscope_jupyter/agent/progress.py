@@ -97,6 +97,11 @@ class Progress:
         return self.step == HELD
 
     @property
+    def by_calls(self) -> bool:
+        """Whether collectives tell where a step begins."""
+        return not (self._backwards or self.optimizers_alive)
+
+    @property
     def started(self) -> bool:
         """Whether the first step has begun."""
         return self._current is not None or self._last_end > 0

@@ -46,6 +46,7 @@ class SeenGroup(ProcessGroup):
         self._next = 0
         self._layout.backward_begins(self.model())
 
+    @torch._disable_dynamo  # noqa: SLF001 # called by C++ within compiled models; its public form would import torch._dynamo at once
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override] # C++ calls it in this one way
         """Called from C++ for each bucket, and once for the map of unused parameters (integers)."""
         owner = self._owner()
@@ -56,9 +57,12 @@ class SeenGroup(ProcessGroup):
         owner.look(self._bucket(index, buffer))
         owner.collectives.enter_bucket(index)
         try:
-            return self._real.allreduce(tensors, opts)
+            work = self._real.allreduce(tensors, opts)
         finally:
             owner.issued += owner.collectives.leave_bucket()
+        if buffer.is_cuda:
+            owner.collectives.final_wait.bucket(work)
+        return work
 
     def _bucket(self, index: int, buffer: torch.Tensor) -> Bucket:
         """With a built-in hook of DDP's the buffer is what that has made of it."""
@@ -69,6 +73,7 @@ class SeenGroup(ProcessGroup):
 
 
 def _delegate(name: str) -> Callable[..., Any]:
+    @torch._disable_dynamo  # noqa: SLF001 # as above
     def call(self: SeenGroup, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._real, name)(*args, **kwargs)
 

@@ -49,8 +49,10 @@ class Steps(Collector):
         self.after_backward: list[Callable[[], None]] = []
         self.before_optimizer: list[Callable[[torch.optim.Optimizer], None]] = []
         self.on_close: list[Callable[[int], None]] = []
+        self.untimed: dict[int, bool] = {}
         self.gates: list[Callable[[int], bool]] = []
         self._evidence = Evidence()
+        self._memory = memory.Memory()
         self._patches = Patches()
         self._handles: list[Any] = []
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
@@ -169,6 +171,9 @@ class Steps(Collector):
             self.agent.fail(self.name, error)
 
     def _closed(self, step: int) -> None:
+        if not self.agent.cost.on_device and torch.cuda.is_initialized():
+            self.agent.cost.begin_on_device()
+            self._memory.device = torch.cuda.current_device()
         self.agent.cost.step_closed()
         for call in self.on_close:
             call(step)
@@ -206,12 +211,12 @@ class Steps(Collector):
         self.disturbed.discard(step - 1)
 
     def _row(self, step: int, segment: Segment) -> tuple[Any, ...]:
-        host, allocated, reserved = memory.sample()
+        host, allocated, reserved = self._memory.sample()
         times = (segment.start, segment.end, segment.backward_start, segment.backward_end, segment.optimizer_start, segment.optimizer_end)
         return (
             step,
             *(time + OFFSET_NS if time else None for time in times),
-            *self.overlap.of(segment.start, segment.end),
+            *self._parts(step, segment),
             self.norms.pop(step, None),
             self.nonfinite.pop(step, None),
             segment.micro_batches,
@@ -224,6 +229,14 @@ class Steps(Collector):
             segment.cpu_ns / 1e6 or None,
             None if segment.delay_ns is None else segment.delay_ns / 1e6,
         )
+
+    def _parts(self, step: int, segment: Segment) -> tuple[float | None, ...]:
+        """Of a step in which operations were only counted, what could be known."""
+        compute, comm, overlap, exposed, waits = self.overlap.of(segment.start, segment.end)
+        only_buckets = self.untimed.pop(step, None)
+        if only_buckets is None:
+            return compute, comm, overlap, exposed, waits
+        return None, None, None, exposed if only_buckets else None, waits
 
 
 def _on_stack(frame: FrameType | None) -> bool:

@@ -8,6 +8,7 @@ marked `disturbed`: those inside, and the two around, in which it starts up and 
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.agent.steps import Steps
 
+_TEARDOWN = "TEARDOWN_CUPTI"
+"""Tells Kineto to let CUPTI go as a window ends; else every later launch stays slower."""
 _FIRST_STEP = 10
 _SAMPLED_STEPS = 2
 _SLOWDOWN = 0.6
@@ -37,6 +40,7 @@ class Window(Collector):
         self._steps = steps
         self._sampled = sampled
         self._wanted = 0
+        self._teardown: str | None = None
         self._profiler: Any = None
         self._first = 0
         self._left = 0
@@ -85,6 +89,8 @@ class Window(Collector):
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         self._profiler = torch.profiler.profile(activities=activities)
+        self._teardown = os.environ.get(_TEARDOWN)
+        os.environ[_TEARDOWN] = "1"
         self._profiler.start()
         self._first, self._left = first, steps
         self._steps.disturbed |= set(range(first, first + steps + 1))
@@ -94,6 +100,10 @@ class Window(Collector):
         start = now()
         profiler, self._profiler = self._profiler, None
         profiler.stop()
+        if self._teardown is None:
+            os.environ.pop(_TEARDOWN, None)
+        else:
+            os.environ[_TEARDOWN] = self._teardown
         self._cost_ns += now() - start
         profiled = max(closed - self._first + 1, 1)
         step_ns = self.agent.cost.step_ns

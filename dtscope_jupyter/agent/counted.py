@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives on a device in steps that are not timed: counted, and kept only as long as their step may be stuck.
+
+What of a stuck step is still in flight is what torch's Flight Recorder does not know as done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dtscope_jupyter.agent import flight_recorder
+from dtscope_jupyter.agent.operation import Operation
+from dtscope_jupyter.agent.operations import Message
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.agent.groups import Group
+
+_MOST = 16_384
+
+
+class Call(NamedTuple):
+    """One operation, without its tensors."""
+
+    step: int
+    name: str
+    group: Group
+    bytes: int
+    dtype: Any
+    shape: Any
+    bucket: int | None
+    phase: str | None
+    seq: int
+    begun: int
+
+    def operation(self) -> Operation:
+        """As it is written."""
+        made = Operation(self.name, self.group, Message(None, self.bytes), self.step, self.phase, self.begun)
+        made.dtype, made.shape, made.bucket, made.seq = self.dtype, self.shape, self.bucket, self.seq
+        made.source = "host"
+        return made
+
+
+class Counted:
+    """The calls of the open step, and what each closed step of such calls leaves unknown."""
+
+    def __init__(self) -> None:
+        """No call yet."""
+        self.calls: deque[Call] = deque(maxlen=_MOST)
+        self.announced: list[Operation] = []
+        self.closed: dict[int, bool] = {}
+        self._others = False
+
+    def add(self, call: Call) -> None:
+        """A call is about to be issued."""
+        self._others |= call.bucket is None
+        self.calls.append(call)
+
+    def close(self, step: int) -> list[Operation]:
+        """The step has ended: (`closed`) whether it issued nothing but DDP's buckets; returns what had been announced."""
+        if self.calls:
+            self.closed[step] = not self._others
+        while len(self.closed) > _MOST:
+            self.closed.pop(next(iter(self.closed)))
+        self.calls.clear()
+        self._others = False
+        announced, self.announced = self.announced, []
+        return announced
+
+    def overdue(self, seen: int, patience: int) -> list[Operation]:
+        """What is in flight although the step's first call is older than `patience` ns; once a step."""
+        calls = tuple(self.calls)
+        if not calls or self.announced or seen - calls[-1].begun < patience:
+            return []
+        done = _done()
+        last = {call.group.name: call.seq for call in calls}
+        ended = [done.get((call.group.name, call.seq), bool(done) or call.seq != last[call.group.name]) for call in calls]
+        self.announced = [call.operation() for call, over in zip(calls, ended, strict=True) if not over]
+        return self.announced
+
+
+def _done() -> dict[tuple[str, int], bool]:
+    """Whether each operation that the recorder still knows is done; without a recorder the last of each group counts as in flight."""
+    raw = flight_recorder.active()
+    entries = json.loads(raw).get("entries", []) if raw else []
+    return {
+        (str(entry["process_group"][0]), int(entry["collective_seq_id"])): entry.get("state") == "completed"
+        for entry in entries
+        if not entry.get("is_p2p")
+    }
