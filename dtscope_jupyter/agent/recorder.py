@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from dtscope_jupyter import schema
 from dtscope_jupyter.agent import capture, clock
+from dtscope_jupyter.agent.columns import column
 from dtscope_jupyter.agent.thinning import Thinning
 from dtscope_jupyter.store import BlockWriter
 
@@ -154,6 +155,6 @@ def _batch(table: str, rows: list[Row]) -> pa.RecordBatch:
     """Of rows with the rank at their end; columns that they don't have, the last of the table, are null."""
     arrow = schema.TABLES[table].arrow
     *values, ranks = zip(*rows, strict=True)
-    columns = [pa.array(column, type_) for column, type_ in zip((ranks, *values), arrow.types, strict=False)]
+    columns = [column(cells, type_) for cells, type_ in zip((ranks, *values), arrow.types, strict=False)]
     columns += [pa.nulls(len(rows), type_) for type_ in arrow.types[len(columns) :]]
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
