@@ -202,14 +202,16 @@ class Run:
         Args:
             live: Whether the run goes on: collectives that are open are then judged by the clock of now.
         """
+        from dtscope_jupyter import ending
         from dtscope_jupyter.diagnosis import diagnose
 
-        return replace(diagnose(self.tables, topology=self.topology, live=live), picture=self._picture)
+        ended = ending.sentence(self.attempt.meta) if self.attempt else ""
+        return replace(diagnose(self.tables, topology=self.topology, live=live), ended=ended, picture=self._picture)
 
     def _picture(self, diagnosis: Diagnosis) -> bytes:
-        from dtscope_jupyter.view.picture import draw
+        from dtscope_jupyter.view.report import Report
 
-        return draw(self.tables, diagnosis, title=self.name, subtitle=f"{len(diagnosis.ranks)} ranks, {diagnosis.steps} steps")
+        return Report(self, diagnosis=diagnosis).png
 
     def figure(self, name: str, **options: Any) -> go.Figure:
         """A plotly figure by the name of a panel: `view.figures.figure`."""

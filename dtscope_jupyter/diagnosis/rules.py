@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 
 from dtscope_jupyter import schema
 from dtscope_jupyter.diagnosis import (
@@ -46,11 +47,19 @@ def diagnose(tables: Mapping[str, pa.Table], *, topology: nx.MultiGraph[str] | N
         The findings: stuck and wrong runs first, then by cost. Costs are shares of the time lost, never more than that together.
     """
     evidence = Evidence({**schema.empty_tables(), **tables}, topology, live)
-    found = _costs(evidence, _find(evidence))
+    found = [straggler.priced(each) if each.kind == "straggler" else each for each in _costs(evidence, _find(evidence))]
     found += insufficient_data.find(evidence, verdict=bool(found))
     found.sort(key=lambda each: (_ORDER[each.severity], -_weight(each), each.kind, each.cause, each.ranks))
     usable = int(evidence.steps.usable.sum()) if len(evidence.steps.ids) else 0
-    return Diagnosis(found, evidence.ranks.tolist(), usable, evidence.steps.typical_ms if usable else 0.0)
+    typical = evidence.steps.typical_ms if usable else 0.0
+    return Diagnosis(found, evidence.ranks.tolist(), usable, typical, remarks=_remarks(evidence))
+
+
+def _remarks(evidence: Evidence) -> tuple[str, ...]:
+    """Warnings of the reader that limit every finding, as sentences."""
+    notes = evidence.tables["notes"]
+    texts = notes.filter(pc.equal(notes["name"], "several_jobs"))["text"].drop_null().to_pylist()
+    return tuple(f"{text[:1].upper()}{text[1:]}." for text in texts if text)
 
 
 def _weight(finding: Finding) -> float:

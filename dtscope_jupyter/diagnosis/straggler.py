@@ -9,7 +9,7 @@ something that the rank did in that time and the others did not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -133,8 +133,10 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
     grade = _grade(evidence, suspect, reason, cost, share)
     ranks = evidence.name(np.array([suspect.row]))
     steps = evidence.step_numbers(suspect.columns)
-    excess = reason.excess.get(reason.category, 0.0)
-    what = blame.PHRASES[reason.words].format(time=milliseconds(max(excess, 0.0) or cost))
+    excess = 0.0 if reason.cause == "unknown" else reason.excess.get(reason.category, 0.0)
+    told = max(excess, 0.0) or cost
+    what = blame.PHRASES[reason.words].format(time=milliseconds(told))
+    told_evidence = _evidence(late, suspect, reason, typical) | {"told_ms": told}
     return Finding(
         kind="straggler",
         cause=reason.cause,
@@ -143,11 +145,18 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
         confidence=_confidence(len(steps), cost, late.noise, reason.coverage),
         cost_ms=cost,
         steps=steps,
-        evidence=_evidence(late, suspect, reason, typical),
+        evidence=told_evidence,
         advice=blame.ADVICE[reason.words],
-        sentence=f"{name_ranks(ranks)} is late: {what} {_when(evidence, suspect, steps)}. "
-        f"The others wait for it; without that a step takes {milliseconds(max(typical - cost, 0))} instead of {milliseconds(typical)}.",
+        sentence=f"{name_ranks(ranks)} is late: {what} {_when(evidence, suspect, steps)}.",
     )
+
+
+def priced(finding: Finding) -> Finding:
+    """With what is won behind its sentence, once costs are settled: less than it does more of, where a part is hidden or shared."""
+    typical, cost = float(finding.evidence["step_ms"]), finding.cost_ms
+    lost = "" if milliseconds(float(finding.evidence["told_ms"])) == milliseconds(cost) else f" and lose {milliseconds(cost)} by it"
+    without = f"without that a step takes {milliseconds(max(typical - cost, 0))} instead of {milliseconds(typical)}"
+    return replace(finding, sentence=f"{finding.sentence} The others wait for it{lost}; {without}.")
 
 
 def _grade(evidence: Evidence, suspect: _Suspect, reason: blame.Reason, cost: float, share: float) -> Severity:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dtscope_jupyter import schema
-from dtscope_jupyter.ingest import rows
+from dtscope_jupyter.ingest import jobs, rows
 from dtscope_jupyter.ingest.duplicates import without_duplicates
 
 if TYPE_CHECKING:
@@ -36,11 +36,12 @@ def settle(parts: Iterable[Part]) -> tuple[list[Part], list[dict[str, Any]]]:
 
     Two traces of one rank are two windows if they don't overlap in time, whose steps then count on where they
     collide; of overlapping ones the first stands. Dumps of one rank are all used (`combine` drops what they share).
+    Traces of several jobs are put together all the same, and a note says so (`jobs.notes`).
     """
     parts = list(parts)
     _number(parts)
     used: list[Part] = []
-    notes: list[dict[str, Any]] = []
+    notes = jobs.notes(parts)
     last: dict[int, Part] = {}
     for part in sorted(parts, key=lambda part: (part.rank, part.first_ns or 0, part.path)):
         before = last.get(part.rank)

@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 
 from dtscope_jupyter import simulate
-from dtscope_jupyter.diagnosis import CAUSES, Diagnosis, diagnose
+from dtscope_jupyter.diagnosis import CAUSES, Diagnosis, diagnose, straggler
 from dtscope_jupyter.diagnosis.expect import expect
+from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.simulate import Fault
 
@@ -65,6 +66,33 @@ def test_the_text_says_the_same_twice() -> None:
     first, second = (str(diagnose(simulate.run(4, 16, FAULTS[1]))) for _ in range(2))
     assert first == second
     assert first.splitlines()[1].startswith("!! Rank 2 is late: 15 ms more compute in each step since step 0.")
+
+
+@pytest.mark.parametrize("faults", [
+    [Fault("straggler", "compute", (2,), 0.3)],
+    [Fault("straggler", "input", (1,), 0.2), Fault("straggler", "compute", (2,), 0.7)],
+    [Fault("straggler", "host_stall", (0,), 0.5), Fault("straggler", "host_stall", (3,), 0.5)],
+])  # fmt: skip
+@pytest.mark.parametrize("device", ["H200", None])
+def test_what_a_straggler_s_sentence_says_is_won_is_its_cost(faults: list[Fault], device: str | None) -> None:
+    late = [each for each in diagnose(simulate.run(4, 16, faults, device=device)).findings if each.kind == "straggler"]
+    assert late
+    for each in late:
+        step, told = each.evidence["step_ms"], each.evidence["told_ms"]
+        assert each.sentence.endswith(f"a step takes {milliseconds(step - each.cost_ms)} instead of {milliseconds(step)}.")
+        assert milliseconds(told) in each.sentence
+        assert (f"lose {milliseconds(each.cost_ms)} by it" in each.sentence) == (milliseconds(told) != milliseconds(each.cost_ms))
+
+
+def test_a_straggler_that_others_pay_less_for_than_it_does_more_says_both() -> None:
+    evidence = {"step_ms": 98.0, "told_ms": 76.0}
+    given = Finding("straggler", "compute", (1,), Severity.CRITICAL, 0.9, 32.0, (3,), evidence, "", "Rank 1 is late: 76 ms more compute.")
+    said = "The others wait for it and lose 32 ms by it; without that a step takes 66 ms instead of 98 ms."
+    assert straggler.priced(given).sentence == f"{given.sentence} {said}"
+
+
+def test_counts_of_one_are_in_the_singular() -> None:
+    assert str(Diagnosis([], [0], 1, 5.0)) == "1 rank, 1 step of 5 ms: nothing to report."
 
 
 def test_a_healthy_run_says_so() -> None:

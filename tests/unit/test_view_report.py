@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from dtscope_jupyter import rundir
+from dtscope_jupyter.ending import sentence
 from dtscope_jupyter.run import Run
 from dtscope_jupyter.view.report import Report
 from dtscope_jupyter.view.report.lines import shown_path
@@ -56,6 +58,10 @@ class TestText:
         assert (rank, float(step), float(comm), float(exposed)) == ("0", 100.0, 25.0, 5.0)
         assert float(ratio) == pytest.approx(0.8)
 
+    def test_says_that_waits_are_summed(self) -> None:
+        lines = str(report()).splitlines()
+        assert "mean of a step; wait is summed over collectives, which may overlap" in lines
+
     def test_lists_at_most_sixteen_ranks(self) -> None:
         lines = str(report(ranks=40)).splitlines()
         assert "and 24 more ranks" in lines
@@ -68,3 +74,33 @@ class TestText:
         assert shown_path(tmp_path / "a" / "b") == "a/b"
         assert shown_path(Path("../x")) == "../x"
         assert shown_path(Path("/somewhere/else")) == "else"
+
+
+ENDS = {
+    "rank 1: ValueError: bad batch\nof 3": "Rank 1 raised ValueError: bad batch.",
+    "rank 0: was not done after --timeout 5 s": "Timed out after 5 s: rank 0 was not done.",
+    "rank 2: ended by SIGKILL (out of memory, or killed by hand)": "Rank 2 ended by SIGKILL (out of memory, or killed by hand).",
+    "rank 0: hang: Rank 0 never called it.": "Stopped at a hang. Rank 0 never called it.",
+    "no free port": "The run failed: no free port.",
+}
+
+
+class TestEnd:
+    @pytest.mark.parametrize(("message", "said"), ENDS.items())
+    def test_is_told_in_the_rank_s_own_words(self, message: str, said: str) -> None:
+        assert sentence({"state": "failed", "message": message}) == said
+
+    @pytest.mark.parametrize("meta", [{}, {"state": "done", "message": ""}, {"state": "running"}])
+    def test_is_none_of_a_run_that_went_well(self, meta: dict[str, str]) -> None:
+        assert sentence(meta) == ""
+
+    def test_comes_first_in_the_report(self, tmp_path: Path) -> None:
+        meta = {"name": "short", "world_size": 1, "state": "failed", "message": "rank 0: ValueError: bad batch"}
+        attempt = rundir.create_attempt(tmp_path / "short", meta)
+        attempt.rank_path(0).mkdir()
+        run = Run.of_directory(attempt.run)
+        assert str(run.report()).splitlines()[2] == "Rank 0 raised ValueError: bad batch."
+        assert str(run.diagnose()).splitlines()[1] == "Rank 0 raised ValueError: bad batch."
+
+    def test_of_a_user_s_interrupt_says_so(self) -> None:
+        assert sentence({"state": "interrupted", "message": "interrupted by the user"}) == "Interrupted by the user."

@@ -43,6 +43,16 @@ class TestMatrix:
     def test_scale_ends_round_and_not_below_a_tenth_of_a_step(self, values: list[float], step_ms: float, end: float) -> None:
         assert strong_end(np.array(values, float), step_ms) == pytest.approx(end)
 
+    def test_scale_of_a_short_run_leaves_a_warm_up_out(self) -> None:
+        values = np.full((4, 12), 8.0)
+        values[:, 0] = 600.0
+        assert strong_end(values, 40.0) == 8.0
+
+    def test_scale_keeps_what_lasts(self) -> None:
+        values = np.full((4, 12), 8.0)
+        values[:, 6:] = 30.0
+        assert strong_end(values, 40.0) == 30.0
+
 
 class TestStep:
     def test_is_the_median_where_nothing_is_blamed(self) -> None:
@@ -105,6 +115,14 @@ class TestScene:
         called = [{**row, "seq": row["step"], "process_group": "0", "operation": "all_reduce"} for row in steps]
         said = measured(scene(tables(steps=steps, host=waits, collectives=called), None))
         assert "100 % of a step" in said
+
+    def test_says_first_how_a_run_ended(self) -> None:
+        failed = Diagnosis([], [0, 1], 12, 100.0, ended="Rank 1 raised ValueError: bad batch.", remarks=("Several jobs.",))
+        found = scene(ddp(), failed)
+        sentence, detail, severity = headline(found)
+        assert (sentence, severity) == ("Rank 1 raised ValueError: bad batch.", "critical")
+        assert detail.startswith("No finding in 12 steps on 4 ranks.")
+        assert (False, "Several jobs.") in checks(found)
 
     def test_checks_only_what_was_counted(self) -> None:
         assert checks(shown()) == [(True, "synchronised gradients agree on all ranks"), (True, "no NaN or infinite gradient")]

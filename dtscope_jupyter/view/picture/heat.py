@@ -86,7 +86,8 @@ class Heat:
         return words + (" · dot: exact (profiled)" if self.matrix.exact.any() else "")
 
     def _legend(self, canvas: Canvas, top: float) -> float:
-        words = f"{self.top_ms:g} ms"
+        beyond = "+" if np.nanmax(self.matrix.values, initial=0.0) > self.top_ms else ""
+        words = f"{self.top_ms:g}{beyond} ms"
         x = right(canvas) - canvas.text(right(canvas), top + 13, words, size=12, color="quiet", align="right") - 8
         ramp = shades(np.linspace(0, 1, 24)[None, :], 1.0, canvas.palette)
         canvas.cells(x - 120, top + 3, x, top + 14, ramp)

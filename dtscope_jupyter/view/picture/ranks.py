@@ -24,6 +24,7 @@ HEADS = {
     "wait_ms": "wait",
     "times_last": "times last",
 }
+_CAPTION = "mean of a step in ms; overlap: comm under compute; wait: sum over collectives"
 _ROW = 21
 
 
@@ -44,7 +45,7 @@ class Ranks:
     def draw(self, canvas: Canvas, top: float) -> None:
         """Draws it below `top`."""
         until = MARGIN + self.width
-        title(canvas, top, "By rank", "mean of a step in ms; overlap = share of comm under compute", until=until)
+        title(canvas, top, "By rank", _CAPTION, until=until)
         places = [MARGIN + 46 + (self.width - 46) * (i + 1) / len(HEADS) for i in range(len(HEADS))]
         y = top + TITLE + 13
         for head, x in zip(HEADS.values(), places, strict=True):

@@ -31,6 +31,7 @@ _HEADS = {
     "wait_ms": "wait ms",
     "times_last": "times last",
 }
+_CAPTION = "mean of a step; wait is summed over collectives, which may overlap"
 _MARKS = {"info": "i", "warning": "!", "critical": "!!"}
 
 
@@ -73,7 +74,7 @@ def _numbers(scene: Scene) -> str:
     cells = [_cells(name, shown[name].tolist()) for name in _HEADS]
     rows = [[str(rank), *(values[i] for values in cells)] for i, rank in enumerate(kept)]
     more = f"\nand {len(numbers) - len(kept)} more ranks" if len(kept) < len(numbers) else ""
-    return table(["rank", *_HEADS.values()], rows) + more
+    return table(["rank", *_HEADS.values()], rows) + more + f"\n{_CAPTION}"
 
 
 def _cells(name: str, values: list[float]) -> list[str]:

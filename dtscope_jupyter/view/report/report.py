@@ -25,15 +25,16 @@ class Report:
     GitHub and nbconvert prefer HTML and then strip it, JupyterLab shows no SVG of others: hence a PNG and text.
     """
 
-    def __init__(self, run: Run, *, theme: str = "light") -> None:
-        """The report of a run as its tables are now."""
+    def __init__(self, run: Run, *, theme: str = "light", diagnosis: Diagnosis | None = None) -> None:
+        """The report of a run as its tables are now; `diagnosis` is what was found, where that is known already."""
         self._run = run
+        self._found = diagnosis
         self._theme = theme
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
         """What `run.diagnose()` found."""
-        return self._run.diagnose()
+        return self._found or self._run.diagnose()
 
     @cached_property
     def _scene(self) -> Scene:

@@ -60,6 +60,8 @@ class Scene:
     progress: Progress | None
     nonfinite: float
     agree: bool | None
+    ended: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def blamed(self) -> list[int]:
@@ -104,6 +106,8 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
         progress=progress(tables, stuck) if stuck or shown_lanes is None else None,
         nonfinite=_total(tables),
         agree=_agree(tables),
+        ended=diagnosis.ended if diagnosis else "",
+        remarks=diagnosis.remarks if diagnosis else (),
     )
 
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pandas as pd
 
-_HIGH, _FLOOR, _LEAST = 0.995, 0.1, 0.01
+_HIGH, _FLOOR, _LEAST = 0.97, 0.1, 0.01
+_SEVERAL, _ROUNDING = 4, 1e-9
 _NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 Reals: TypeAlias = npt.NDArray[np.float64]
@@ -69,12 +70,15 @@ def _pool(values: Reals, down: int, across: int, empty: float) -> Reals:
 
 
 def strong_end(values: Reals, step_ms: float) -> float:
-    """Where the ramp of costs ends: 99.5 % of the values reach no further, and at least a tenth of a step, rounded up.
+    """Where the ramp of costs ends: a high value of the cells, and at least a tenth of a step, rounded up.
 
-    The live map does the same, so that a healthy run is pale in both.
+    The high value is the 97 % quantile; of fewer steps (the last axis) one step's share of the cells may lie beyond it, so that
+    a warm-up does not pale all other steps. The live map does the same.
     """
-    known = values[np.isfinite(values)]
-    high = float(np.quantile(known, _HIGH, method="nearest")) if len(known) else 0.0
+    known = np.sort(values[np.isfinite(values)])
+    steps = values.shape[-1]
+    share = min(_HIGH, 1 - 1 / steps) if steps >= _SEVERAL else _HIGH
+    high = float(known[max(math.ceil(share * len(known) - _ROUNDING) - 1, 0)]) if len(known) else 0.0
     return nice(max(high, _FLOOR * step_ms if step_ms > 0 else 0.0, _LEAST))
 
 

@@ -15,13 +15,21 @@ if TYPE_CHECKING:
 
 
 def headline(scene: Scene) -> tuple[str, str, str]:
-    """The sentence, the line under it, and the severity: info, warning, critical, or none."""
+    """The sentence, the line under it, and the severity: info, warning, critical, or none. How a run went wrong comes first."""
+    if scene.ended:
+        return _ended(scene)
     if not scene.findings:
         return _calm(scene), measured(scene), "none"
     top = scene.findings[0]
     known = [part for part in (price(top), f"confidence {top.confidence:.2f}") if part]
     detail = f"{', '.join(known)}. {top.advice}"
     return top.sentence, detail[:1].upper() + detail[1:], str(top.severity)
+
+
+def _ended(scene: Scene) -> tuple[str, str, str]:
+    top = scene.findings[0] if scene.findings else None
+    detail = f"{top.sentence} {top.advice}" if top else f"{_calm(scene)} {measured(scene)}".strip()
+    return scene.ended, detail, "warning" if scene.ended.startswith("Interrupted") else "critical"
 
 
 def _calm(scene: Scene) -> str:
@@ -45,8 +53,8 @@ def measured(scene: Scene) -> str:
 
 
 def checks(scene: Scene) -> list[tuple[bool, str]]:
-    """What the gradients say: whether it is in order, and the words; empty where nothing was counted."""
-    said: list[tuple[bool, str]] = []
+    """What limits all findings, and what the gradients say where they were counted: whether it is in order, and the words."""
+    said = [(False, remark) for remark in scene.remarks]
     if scene.agree:
         said.append((True, "synchronised gradients agree on all ranks"))
     if scene.nonfinite == 0:

@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""How a run ended that went wrong, as a sentence, from what its launcher wrote into run.json."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FAILED = re.compile(r"rank (\d+): (.*)", re.DOTALL)
+_TIMEOUT = re.compile(r"was not done after --timeout (.*)")
+_EXIT = re.compile(r"ended (by|with) ")
+
+
+def sentence(meta: Mapping[str, Any]) -> str:
+    """Rank 1 raised ValueError: bad batch. | Timed out after 5 s ... | Interrupted ...; "" of a run that goes on or is done."""
+    state, message = str(meta.get("state", "")), str(meta.get("message", ""))
+    if state == "interrupted":
+        return "Interrupted by the user."
+    if state != "failed":
+        return ""
+    match = _FAILED.fullmatch(message)
+    return _of_rank(match[1], _line(match[2])) if match else f"The run failed: {_line(message)}." if message else "The run failed."
+
+
+def _of_rank(rank: str, reason: str) -> str:
+    if late := _TIMEOUT.fullmatch(reason):
+        return f"Timed out after {late[1]}: rank {rank} was not done."
+    if reason.startswith("hang: "):
+        return f"Stopped at a hang. {reason.removeprefix('hang: ')}"
+    return f"Rank {rank} {'' if _EXIT.match(reason) else 'raised '}{reason}{'' if reason.endswith('.') else '.'}"
+
+
+def _line(text: str) -> str:
+    """The first line, cut to 300 characters."""
+    return next(iter(text.strip().splitlines()), "")[:300]
