@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import rundir
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.launch.warm import working_directory
 
 if TYPE_CHECKING:
     from dtscope_jupyter.rundir import Attempt
@@ -24,6 +25,7 @@ _LONGEST_NAME = 100
 
 def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Attempt:
     """A new attempt in `directory`, or a new run in dtscope-runs/ of the working directory, with a folder for each rank."""
+    working_directory()  # ranks start there
     run = _named(directory) if directory else _new(_plain(name or "run"))
     name = name or (run.name if directory else "run")
     attempt = rundir.create_attempt(run.absolute(), {"name": name, **meta})
@@ -57,7 +59,7 @@ def _is_no_folder(path: Path) -> bool:
 
 def runs(base: Path | None = None) -> list[Path]:
     """The run directories in dtscope-runs/, oldest first."""
-    folder = (base or Path.cwd()) / FOLDER
+    folder = (base or Path(working_directory())) / FOLDER
     if not folder.is_dir():
         return []
     return sorted((path for path in folder.iterdir() if path.is_dir() and rundir.is_run(path)), key=_created)
@@ -90,13 +92,13 @@ def shown(path: Path) -> str:
     """A path as a reader beside the notebook would write it."""
     try:
         return str(path.relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, FileNotFoundError):
         return str(path)
 
 
 def folder() -> Path:
     """dtscope-runs/ of the working directory, made with its own .gitignore where it is missing."""
-    made = Path.cwd() / FOLDER
+    made = Path(working_directory()) / FOLDER
     try:
         made.mkdir(mode=0o700, exist_ok=True)
         ignore = made / ".gitignore"

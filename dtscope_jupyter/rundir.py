@@ -14,17 +14,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dtscope_jupyter.errors import DtscopeError
 
 FORMAT = 1
+_MOST_JSON_BYTES = 16 * 2**20
 _RANK = re.compile(r"rank-(\d{4,7})")
 _ATTEMPT = re.compile(r"attempt-([1-9]\d{0,5})")
 
@@ -82,12 +85,24 @@ def create_attempt(run: Path, meta: dict[str, Any]) -> Attempt:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a small JSON file, or {} where there is none."""
+    """The object in a small JSON file, or {} where there is none: a pipe, a device and what is no small file are not read."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > _MOST_JSON_BYTES:
+                return {}
+            value = json.loads(file.read())
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a file of foreign hands to read; OSError, and never a wait, where it is a pipe, a device or a folder."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return file
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

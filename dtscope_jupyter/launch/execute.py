@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.launch.program import Cell, Program
 
 _RANK_VARIABLE = "RANK"
+_LONGEST_REASON = 1000
 
 
 def execute(program: Program) -> Ended:
@@ -99,8 +100,13 @@ def _failed(error: BaseException, program: Program) -> Ended:
     text = "".join(summary.format())
     for source in program.sources.values():
         text = text.replace(f'File "{source.label}", line', f"{source.label}, line")
-    reason = "".join(traceback.format_exception_only(error)).strip().splitlines()
-    return Ended(now, reason=reason[-1] if reason else type(error).__name__, traceback=text)
+    return Ended(now, reason=_first_line(error), traceback=text)
+
+
+def _first_line(error: BaseException) -> str:
+    """Type and first line of the message: behind it may come more lines, notes and, for SyntaxError before it, the source."""
+    said = next((entry for entry in traceback.format_exception_only(error) if not entry.startswith(" ")), type(error).__name__)
+    return (said.splitlines() or [type(error).__name__])[0][:_LONGEST_REASON]
 
 
 def _drop_ours(summary: traceback.TracebackException) -> None:
@@ -121,6 +127,6 @@ def _pull(program: Program, namespace: dict[str, Any], ended: Ended) -> Ended:
             continue
         try:
             pulled[name] = values.dump(namespace[name])
-        except Exception as error:  # noqa: BLE001 # pickling runs code of any type
+        except (Exception, SystemExit) as error:  # noqa: BLE001 # pickling runs code of any type
             unpulled[name] = f"a {type(namespace[name]).__name__} can't be sent to another process ({error})"
     return replace(ended, values=pulled, unpulled=unpulled)

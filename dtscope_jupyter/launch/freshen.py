@@ -68,11 +68,17 @@ def _torch(setup: Setup) -> None:
     import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(int(setup.environment.get(_THREADS) or _cores()))
+    torch.set_num_threads(_threads(setup.environment.get(_THREADS, "")))
     dist.set_debug_level_from_env()  # type: ignore[attr-defined]
     if setup.backend == "gloo":
         dist.Backend.default_device_backend_map["cuda"] = "gloo"
     _rendezvous(setup.environment["MASTER_PORT"])
+
+
+def _threads(text: str) -> int:
+    """As OpenMP reads OMP_NUM_THREADS: the first number of a list by nesting level; every core where it is none."""
+    number = text.partition(",")[0].strip()
+    return int(number) if number.isdecimal() and int(number) else _cores()
 
 
 def _cores() -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dtscope_jupyter.launch import values
 from dtscope_jupyter.launch.failure import Failure, describe_exit, first
 from dtscope_jupyter.launch.tail import last_lines
-from dtscope_jupyter.launch.warm import Warm, sys_path
+from dtscope_jupyter.launch.warm import Warm, sys_path, working_directory
 from dtscope_jupyter.launch.world import Rank, World, read_exit
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ class Job:
         self.notes: list[str] = []
         self._program = program
         self._warm = warm
-        self._state = (str(Path.cwd()), sys_path())
+        self._state = (working_directory(), sys_path())
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._failures: list[Failure] = []
+        self._unreadable: dict[str, str] = {}
         self._exits: list[tuple[int, int, int]] = []
         self._steps: list[tuple[Signals, float]] = []
         self._interrupts = 0
@@ -103,25 +104,33 @@ class Job:
         self._wake_write.send(failure)
 
     def results(self) -> dict[str, Any]:
-        """The pulled values by name, a list by rank where `x:all` was asked; a value that is missing is left out."""
-        found = {}
+        """The pulled values by name, a list by rank where `x:all` was asked; what is missing or can't be read here is in `unpulled`."""
+        found: dict[str, Any] = {}
         for name, everywhere in self._program.pulled.items():
             by_rank = [rank.ended.values.get(name) for rank in self._ranks if rank.ended is not None]
-            if everywhere and by_rank and all(data is not None for data in by_rank):
-                found[name] = [values.load(data) for data in by_rank if data is not None]
-            elif not everywhere and by_rank and by_rank[0] is not None:
-                found[name] = values.load(by_rank[0])
+            wanted = by_rank if everywhere else by_rank[:1]
+            if wanted and all(data is not None for data in wanted):
+                self._unpack(name, [data for data in wanted if data is not None], found, everywhere=everywhere)
         return found
+
+    def _unpack(self, name: str, data: list[bytes], found: dict[str, Any], *, everywhere: bool) -> None:
+        try:
+            loaded = [values.load(each) for each in data]
+        except (Exception, SystemExit) as error:  # noqa: BLE001 # unpickling runs code of any type
+            self._unreadable[name] = f"{type(error).__name__}: {error}"
+        else:
+            found[name] = loaded if everywhere else loaded[0]
 
     @property
     def unpulled(self) -> list[str]:
         """One line for each value that could not be brought back."""
-        return [
+        missing = [
             f"--pull {name}: rank {rank.number} has no such value to give: {reason}"
             for rank in self._ranks
             if rank.ended is not None
             for name, reason in rank.ended.unpulled.items()
         ]
+        return missing + [f"--pull {name}: it can't be read in the notebook ({reason})" for name, reason in self._unreadable.items()]
 
     @property
     def _ranks(self) -> list[Rank]:

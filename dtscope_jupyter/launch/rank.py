@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -80,4 +81,5 @@ def _leave() -> None:
     threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 # as multiprocessing does for its children
     atexit._run_exitfuncs()  # noqa: SLF001 # the server leaves by os._exit, users' handlers still run
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with suppress(AttributeError, ValueError, OSError):  # the program replaced or closed it, or its disk is full
+            stream.flush()

@@ -81,7 +81,7 @@ def pack_named(values: dict[str, Any]) -> Packed:
     """Named values, shared objects kept shared; DtscopeError names the one that can't travel."""
     try:
         return pack(values)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DtscopeError(_culprit(values, error)) from error
 
 
@@ -98,14 +98,14 @@ def _named_code(filename: str, make: Callable[..., types.CodeType], arguments: t
     return make(*arguments).replace(co_filename=labels.get(filename, filename))
 
 
-def _culprit(values: dict[str, Any], error: Exception) -> str:
+def _culprit(values: dict[str, Any], error: BaseException) -> str:
     for name, value in values.items():
         try:
             dump(value)
-        except Exception as own:  # noqa: BLE001 # pickling runs code of any type
+        except (Exception, SystemExit) as own:  # noqa: BLE001 # pickling runs code of any type
             return f"--push {name}: a {type(value).__name__} can't be sent to another process ({_line(own)}); make it inside the cell"
     return f"--push: the values can't be sent to another process ({_line(error)})"
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -176,7 +176,15 @@ class Warm:
 
 def sys_path() -> list[str]:
     """The import path of the moment, with the working directory in place of ""."""
-    return [entry or str(Path.cwd()) for entry in sys.path]
+    return [entry or working_directory() for entry in sys.path]
+
+
+def working_directory() -> str:
+    """The working directory; DtscopeError where it has been removed."""
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise DtscopeError("the notebook's working directory is gone: os.chdir to one that exists") from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -8,13 +8,14 @@ import base64
 import gzip
 import hashlib
 import html
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dtscope_jupyter import schema
+from dtscope_jupyter import rundir, schema
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.view.live_pack import Message, of_tables
 from dtscope_jupyter.view.widget import STATIC
@@ -122,7 +123,9 @@ def _logs(run: Run) -> list[dict[str, Any]]:
     found = []
     for rank in run.attempt.ranks():
         try:
-            data = (run.attempt.rank_path(rank) / "log.txt").read_bytes()[-_LOG_BYTES:]
+            with rundir.open_regular(run.attempt.rank_path(rank) / "log.txt") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
+                data = file.read(_LOG_BYTES)
         except OSError:
             continue
         found.append({"rank": rank, "text": data.decode(errors="replace")})

@@ -80,6 +80,20 @@ class TestFirstFailure:
             assert job.failure.log.splitlines()[-1] == "last words"
         assert str(RankError(job.failure)) == f"rank 1: {reason}"
 
+    @pytest.mark.parametrize(
+        ("source", "reason"),
+        [
+            ("raise ValueError('one\\ntwo')", "ValueError: one"),
+            ("error = ValueError('one')\nerror.add_note('a note')\nraise error", "ValueError: one"),
+            ("compile('x = (', 'f', 'exec')", "SyntaxError: '(' was never closed"),
+            ("raise ValueError('x' * 100_000)", "ValueError: " + "x" * 988),
+        ],
+    )
+    def test_the_reason_is_the_first_line_of_the_message(self, ranks: Ranks, source: str, reason: str) -> None:
+        failure = ranks.run(source, world_size=1).failure
+        assert failure is not None
+        assert failure.reason == reason
+
     def test_sys_exit_0_is_success(self, ranks: Ranks) -> None:
         assert ranks.run("import sys\nsys.exit()").failure is None
 

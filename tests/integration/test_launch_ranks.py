@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from ranks import CELL
 
 from dtscope_jupyter.launch import values
 
 if TYPE_CHECKING:
-    import pytest
     from ranks import Ranks
 
 INIT = "import torch, torch.distributed as dist\ndist.init_process_group()\n"
@@ -43,6 +43,11 @@ class TestEnvironment:
         monkeypatch.setenv("OMP_NUM_THREADS", "2")
         assert ranks.value("import torch\nx = torch.get_num_threads()", "x") == [2, 2]
         assert ranks.warm.pid != before
+
+    @pytest.mark.parametrize(("text", "threads"), [("2,1", 2), ("many", len(os.sched_getaffinity(0)))])
+    def test_threads_are_read_as_openmp_does(self, ranks: Ranks, monkeypatch: pytest.MonkeyPatch, text: str, threads: int) -> None:
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        assert ranks.value("import torch\nx = torch.get_num_threads()", "x") == [threads] * 2
 
     def test_one_rank_has_every_core(self, ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -142,6 +147,24 @@ class TestProgram:
         job = ranks.run(source)
         assert job.failure is None, job.failure
         assert ranks.log(job, 1) == "kept\n"
+
+    def test_a_pulled_value_that_cant_be_read_is_named_and_the_rest_comes(self, ranks: Ranks) -> None:
+        source = """
+            class Broken:
+                def __reduce__(self): return eval, ("1 / 0",)
+            class Leaving:
+                def __reduce__(self): raise SystemExit(4)
+            x, y, z = Broken(), Leaving(), 3
+        """
+        job = ranks.run(source, pulled={"x": False, "y": False, "z": False})
+        assert job.results() == {"z": 3}
+        assert len(job.unpulled) == 2
+        assert "--pull y" in job.unpulled[0]
+        assert "--pull x: it can't be read in the notebook (ZeroDivisionError: division by zero)" in job.unpulled[1]
+
+    def test_streams_that_the_program_took_away_are_no_trouble(self, ranks: Ranks) -> None:
+        job = ranks.run("import sys\nsys.stdout = None\nsys.stderr.close()")
+        assert (job.failure, job.notes) == (None, [])
 
     def test_output_of_children_and_of_c_goes_to_the_log(self, ranks: Ranks) -> None:
         job = ranks.run("import os, sys\nprint('py')\nos.system('echo child')\nos.write(2, b'raw\\n')\nsys.stderr.write('err\\n');")

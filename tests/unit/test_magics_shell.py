@@ -111,6 +111,15 @@ class TestBadInput:
         shell.run_cell("import threading\nfine, lock = 1, threading.Lock()")
         assert "--push lock: a lock can't be sent" in refusal(shell, "%%dtscope profile --push fine,lock\nx = 1")
 
+    @pytest.mark.parametrize("cell", ["%%dtscope profile\nx = 1", "%%dtscope profile --dir /tmp/x\nx = 1", "%dtscope runs"])
+    def test_a_working_directory_that_is_gone(self, shell: InteractiveShell, tmp_path: Path, cell: str) -> None:
+        tmp_path.rmdir()
+        assert "working directory is gone" in refusal(shell, cell)
+
+    def test_a_pushed_value_may_not_end_the_notebook(self, shell: InteractiveShell) -> None:
+        shell.run_cell("class Leaving:\n    def __reduce__(self): raise SystemExit(4)\nleaving = Leaving()")
+        assert "--push leaving: a Leaving can't be sent" in refusal(shell, "%%dtscope profile --push leaving\nx = 1")
+
     def test_a_kernel_that_is_a_rank_says_so(self, shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RANK", "1")
         monkeypatch.setenv("WORLD_SIZE", "4")

@@ -18,6 +18,7 @@ from analysis_rows import append, at, collective, step, two_ranks, write_run
 from dtscope_jupyter import run as runs
 from dtscope_jupyter import rundir, schema, store
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.view import offline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,6 +137,26 @@ def test_hostile_entries_in_a_run_directory_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "r" / "rank-9").mkdir()
     (tmp_path / "r" / "rank-0003").write_text("a file")
     assert runs.open(tmp_path / "r").ranks == [0, 1]
+
+
+@pytest.mark.parametrize("hostile", ["pipe", "deep", "huge"])
+def test_a_hostile_run_json_is_as_none(tmp_path: Path, hostile: str) -> None:
+    write_run(tmp_path / "r", two_ranks(1), world_size=2)
+    path = tmp_path / "r" / "run.json"
+    path.unlink()
+    if hostile == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_text("[" * 100_000 if hostile == "deep" else '{"name": "' + "x" * 2**25 + '"}')
+    run = runs.open(tmp_path / "r")
+    assert (run.name, run.world_size) == ("r", 2)
+
+
+def test_a_log_that_is_a_pipe_is_left_out_of_the_page(tmp_path: Path) -> None:
+    write_run(tmp_path / "r", two_ranks(1), world_size=2)
+    os.mkfifo(tmp_path / "r" / "rank-0000" / "log.txt")
+    (tmp_path / "r" / "rank-0001" / "log.txt").write_text("x" * 2**21 + "the end")
+    assert "the end" in [one["text"][-7:] for one in offline._logs(runs.open(tmp_path / "r"))]
 
 
 @pytest.mark.parametrize(("given", "message"), [

@@ -17,6 +17,7 @@ from dtscope_jupyter.diagnosis.result import Diagnosis
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.view.palette import palette
 from dtscope_jupyter.view.picture import draw
+from dtscope_jupyter.view.picture.canvas import Canvas
 from tests.view_tables import ORIGIN, ddp, pixels, stuck, tables
 
 if TYPE_CHECKING:
@@ -136,3 +137,14 @@ class TestAnything:
             for name, columns in (("steps", step), ("collectives", call), ("gradients", norm))
         }
         assert len(picture(tables(**drawn), data.draw(st.sampled_from([None, CALM, BLAMED])))) < LIMIT
+
+
+@pytest.mark.parametrize("fit", ["fit", "fit_end"])
+def test_a_text_of_many_pages_is_measured_a_few_times_only(monkeypatch: pytest.MonkeyPatch, fit: str) -> None:
+    measured = []
+    real = Canvas.measure
+    monkeypatch.setattr(Canvas, "measure", lambda self, text, **options: (measured.append(len(text)), real(self, text, **options))[1])
+    canvas = Canvas(400, 100, palette("light"), 2)
+    shown = getattr(canvas, fit)("n" * 100_000, 120)
+    assert real(canvas, shown) <= 120
+    assert sum(measured) < 500_000

@@ -69,14 +69,14 @@ class Canvas:
         """The text, shortened with an ellipsis where it is wider than `width`."""
         if self.measure(text, size=size) <= width:
             return text
-        kept = len(text)
+        kept = min(len(text), _most_letters(width))
         while kept and self.measure(text[:kept].rstrip() + "…", size=size) > width:
             kept -= 1
         return text[:kept].rstrip() + "…" if kept else ""
 
     def fit_end(self, text: str, width: float, *, size: float = 13) -> str:
         """The text, its beginning cut where it is wider than `width`."""
-        kept = text
+        kept = text[-_most_letters(width) :]
         while kept and self.measure("…" + kept, size=size) > width:
             kept = kept[1:]
         return text if self.measure(text, size=size) <= width else "…" + kept
@@ -149,3 +149,8 @@ def _few_colors(image: Image.Image, exact: list[RGB]) -> Image.Image:
     few = Image.fromarray(table[packed], "P")
     few.putpalette(kept.astype(np.uint8).tobytes())
     return few
+
+
+def _most_letters(width: float) -> int:
+    """More than fit into a width: a name of a page need not be measured letter by letter."""
+    return max(1, int(width))
