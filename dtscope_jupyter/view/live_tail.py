@@ -26,7 +26,7 @@ MEBIBYTE = 2**20
 _LOG_BYTES = 64 * 1024
 _SHARES = {"steps": 0.4, "collectives": 0.2, "gradients": 0.12, "spans": 0.12, "host": 0.05, "parameters": 0.05}
 _REST = 0.02
-"""Share of a message's bytes that a table may fill."""
+"""Share of a message's bytes that a table may fill, and what tables before it leave."""
 
 
 @dataclass
@@ -77,15 +77,18 @@ class RunTail:
     def poll(self, limit: int) -> Delta:
         """What is new since the last call, about `limit` bytes of it at most, the newest."""
         delta = Delta()
-        for table in schema.TABLES:
-            self._poll_table(table, int(limit * _SHARES.get(table, _REST)), delta)
+        left = 0
+        for table in sorted(schema.TABLES, key=lambda name: -_SHARES.get(name, _REST)):
+            left += int(limit * _SHARES.get(table, _REST))
+            left = max(0, left - self._poll_table(table, left, delta))
         for rank in self.ranks:
             log = self._logs.setdefault(rank, _Log(self._attempt.rank_path(rank) / "log.txt"))
             if text := log.read():
                 delta.log[rank] = text
         return delta
 
-    def _poll_table(self, table: str, limit: int, delta: Delta) -> None:
+    def _poll_table(self, table: str, limit: int, delta: Delta) -> int:
+        """Puts in what is new of a table, and returns its bytes."""
         fresh: list[tuple[int, Block]] = []
         for rank in self.ranks:
             key = (rank, table)
@@ -96,8 +99,10 @@ class RunTail:
                     self._readers[key].schema = self._number(block, delta)
                 else:
                     fresh.append((self._readers[key].schema, block))
-        for number, block in self._newest(fresh, limit):
+        kept = self._newest(fresh, limit)
+        for number, block in kept:
             delta.blocks.setdefault((table, number), []).append(block)
+        return sum(len(block.data) for _, block in kept)
 
     def _newest(self, fresh: list[tuple[int, Block]], limit: int) -> list[tuple[int, Block]]:
         """Without the oldest blocks of each rank where all would be too much; a block's offset tells its age."""

@@ -143,7 +143,7 @@ class TestTail:
             size = file.append(batch)
         tail = RunTail(folder)
         tail.look()
-        delta = tail.poll(int(5.5 * size / 0.2))
+        delta = tail.poll(int(5.5 * size / 0.6))  # its own share of a fifth, and that of the steps, which have nothing to send
         kept = [block.batch().column("step")[0].as_py() for block in delta.blocks["collectives", 1]]
         assert kept == list(range(35, 40))
         assert tail.skipped == 35 * 50
