@@ -47,7 +47,17 @@ def log(**scalars: float) -> None:
 
 
 def watch(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-    """Names the model (and optimizer) to observe, for programs in which they can't be found by type; harmless elsewhere."""
+    """Observes a model (and its optimizer) from a script: the explicit form of DTRAINSCOPE_ENABLE=1, beside which it adds nothing.
+
+    Call it on every rank of a job (torchrun or the like), after `init_process_group` and before the first step; from there on the
+    rank records to a new run in DTRAINSCOPE_LOG_DIR, or in ./dtscope-runs where that is not set, and rank 0 logs which. Called earlier,
+    it takes effect when `torch.distributed.init_process_group` is called. Where the rank is observed already it only names the model and
+    the optimizer, for programs in which they can't be found by type. Outside of a job it logs one line and does nothing.
+    """
     agent = armed()
     if agent is not None:
         agent.watch(model, optimizer)
+    elif _agent is None:
+        from dtscope_jupyter.agent import watching
+
+        watching.watch(model, optimizer)

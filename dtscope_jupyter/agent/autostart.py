@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Imported by a .pth file where DTRAINSCOPE_ENABLE is set: arms this process if it becomes a rank.
+"""Imported by a .pth file where DTRAINSCOPE_ENABLE is set, or by `watch`: arms this process if it becomes a rank.
 
 It waits for torch.distributed to be imported and to initialise, so that torchrun itself, DataLoader workers and
 other children never arm. Imports only what the interpreter has loaded anyway.
@@ -52,7 +52,7 @@ def _wrap(module: Any) -> None:
     @functools.wraps(initialise)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         result = initialise(*args, **kwargs)
-        if not _is_child():
+        if not is_child():
             from dtscope_jupyter.agent import enlist
 
             enlist.enlist()
@@ -61,18 +61,26 @@ def _wrap(module: Any) -> None:
     module.init_process_group = init_process_group
 
 
-def _is_child() -> bool:
+def is_child() -> bool:
     """Whether a process above this one is the rank."""
     return os.environ.get(RANK_PID, str(os.getpid())) != str(os.getpid())
+
+
+def _republish(module: Any) -> None:
+    """The package took the function over as it was imported."""
+    package: Any = sys.modules.get(_MODULE.rpartition(".")[0])
+    if hasattr(package, "init_process_group"):
+        package.init_process_group = module.init_process_group
 
 
 def _install() -> None:
     loaded = sys.modules.get(_MODULE)
     if loaded is not None:
         _wrap(loaded)
+        _republish(loaded)
     else:
         sys.meta_path.insert(0, _Finder())
 
 
-if not _is_child():
+if not is_child():
     _install()

@@ -22,6 +22,7 @@ from typing import Any
 import torch.distributed as dist
 
 from dtscope_jupyter import agent, rundir
+from dtscope_jupyter.agent import watching
 from dtscope_jupyter.agent.autostart import RANK_PID
 from dtscope_jupyter.agent.config import DEFAULT_COLLECT, Config
 from dtscope_jupyter.agent.control import started
@@ -36,20 +37,25 @@ _DEFAULT_DIR = "dtscope-runs"
 
 def enlist() -> None:
     """Arms this rank; whatever is wrong is one logged line, and the job goes on unobserved."""
-    if agent.armed() is not None:
-        return
+    if agent.armed() is None:
+        watching.enlisted(_arm())
+
+
+def _arm() -> Path | None:
+    """The run that this rank records to; None where it can't."""
     try:
         attempt = _attempt()
         config = _config(attempt)
     except DtscopeError as error:
         _log.warning("dtscope: rank %d is not observed: %s", dist.get_rank(), error)
-        return
+        return None
     except (OSError, RuntimeError) as error:
         _log.warning("dtscope: rank %d is not observed: %s", dist.get_rank(), str(error).splitlines()[0])
-        return
+        return None
     os.environ[RANK_PID] = str(os.getpid())
     agent.arm(config)
     _ship(config.folder)
+    return attempt.run
 
 
 def _attempt() -> rundir.Attempt:

@@ -246,20 +246,42 @@ dist.destroy_process_group()
 """
 
 
+WATCHED = SCRIPT.replace("loader =", "import dtscope_jupyter as dts\ndts.watch(model, optimizer)\ndts.watch(model)\nloader =")
+WATCHED_EARLY = SCRIPT.replace("dist.init", "import dtscope_jupyter as dts\ndts.watch(torch.nn.Linear(2, 2))\ndist.init")
+ALONE = """
+import os
+import torch
+from torch.distributed import destroy_process_group, init_process_group
+import dtscope_jupyter as dts
+model = torch.nn.Linear(2, 1)
+dts.watch(model, torch.optim.SGD(model.parameters()))
+dts.watch(model)
+if "RANK" in os.environ:
+    init_process_group("gloo", init_method=f"file://{__file__}.store", rank=0, world_size=1)
+    destroy_process_group()
+print("trained")
+"""
+
+
 def _torchrun(tmp_path: Path, *, restarts: int, **variables: str) -> Path:
     """Runs the script under torchrun with the line of the wheel's .pth file; returns the folder of runs."""
+    return _watched(tmp_path, SCRIPT, restarts=restarts, **variables)[0]
+
+
+def _watched(tmp_path: Path, script: str, *, restarts: int = 0, **variables: str) -> tuple[Path, str]:
+    """The folder of runs, and what was said."""
     site = tmp_path / "site"
     site.mkdir()
     line = "import os; os.environ.get('DTRAINSCOPE_ENABLE') and __import__('dtscope_jupyter.agent.autostart')"
     (site / "sitecustomize.py").write_text(line)
-    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "train.py").write_text(script)
     environment = os.environ | {"PYTHONPATH": str(site), "DTRAINSCOPE_LOG_DIR": str(tmp_path / "runs"), "OMP_NUM_THREADS": "1", **variables}
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--max-restarts={restarts}", "--standalone"]
     done = subprocess.run(
         [*command, str(tmp_path / "train.py"), str(restarts)], env=environment, capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stderr
-    return tmp_path / "runs"
+    return tmp_path / "runs", done.stderr
 
 
 def test_an_unchanged_script_records_itself_and_its_restarts(tmp_path: Path) -> None:
@@ -271,6 +293,31 @@ def test_an_unchanged_script_records_itself_and_its_restarts(tmp_path: Path) -> 
         assert attempt.meta["world_size"] == 2
         assert [len(_table(attempt.rank_path(rank), "steps")) for rank in range(2)] == [8, 8]
         assert not (attempt.rank_path(0) / "gradients.arrows").exists()
+
+
+@pytest.mark.parametrize("script", [WATCHED, WATCHED_EARLY], ids=["after the group", "before the group"])
+def test_a_script_that_names_its_model_records_itself_and_says_where(tmp_path: Path, script: str) -> None:
+    runs, said = _watched(tmp_path, script)
+    (run,) = runs.iterdir()
+    (attempt,) = rundir.attempts(run)
+    assert attempt.ranks() == [0, 1]
+    for rank in range(2):
+        assert len(_table(attempt.rank_path(rank), "steps")) == 8
+        assert len(_table(attempt.rank_path(rank), "collectives").dropna(subset="bucket")) >= 8
+    assert said.count(f"records to {run};") == 1
+    assert "watch recorded nothing" not in said
+
+
+@pytest.mark.parametrize(("rank", "line"), [(None, "RANK is not set"), ("0", "no init_process_group came after it")])
+def test_a_model_named_where_nothing_can_be_recorded_is_one_line(tmp_path: Path, rank: str | None, line: str) -> None:
+    (tmp_path / "train.py").write_text(ALONE)
+    environment = {name: value for name, value in os.environ.items() if name != "RANK" and not name.startswith("DTRAINSCOPE_")}
+    command = [sys.executable, str(tmp_path / "train.py")]
+    environment |= {"RANK": rank} if rank is not None else {}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert [line in text for text in done.stderr.splitlines() if "dtscope" in text] == [True]
+    assert not (tmp_path / "dtscope-runs").exists()
 
 
 def test_an_armed_but_idle_script_records_nothing(tmp_path: Path) -> None:
