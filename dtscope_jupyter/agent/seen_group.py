@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._distributed_c10d import ProcessGroup
+from torch._compile import _disable_dynamo
 from torch.distributed.distributed_c10d import Backend
 
 from dtscope_jupyter.agent.bucket import Bucket
@@ -46,7 +47,7 @@ class SeenGroup(ProcessGroup):
         self._next = 0
         self._layout.backward_begins(self.model())
 
-    @torch._disable_dynamo  # noqa: SLF001 # called by C++ within compiled models; its public form would import torch._dynamo at once
+    @_disable_dynamo  # C++ calls it within compiled models; the public form would import torch._dynamo at once
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override] # C++ calls it in this one way
         """Called from C++ for each bucket, and once for the map of unused parameters (integers)."""
         owner = self._owner()
@@ -73,7 +74,7 @@ class SeenGroup(ProcessGroup):
 
 
 def _delegate(name: str) -> Callable[..., Any]:
-    @torch._disable_dynamo  # noqa: SLF001 # as above
+    @_disable_dynamo
     def call(self: SeenGroup, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._real, name)(*args, **kwargs)
 

@@ -94,6 +94,12 @@ def test_fsdp2(ranks: Ranks, tmp_path: Path) -> None:
     assert {"all_gather", "reduce_scatter"} <= operations
 
 
+def test_a_compiled_model(ranks: Ranks, tmp_path: Path) -> None:
+    """Dynamo is about while DDP's C++ part calls our process group."""
+    source = MODEL + "model = torch.compile(DDP(model), backend='eager')\n" + TRAIN + RESULT
+    assert not _equal(ranks, tmp_path, source, 2).table("collectives").dropna(subset="bucket").empty
+
+
 def test_hand_written_all_reduce(ranks: Ranks, tmp_path: Path) -> None:
     average = "    loss.backward()\n    for p in model.parameters():\n        dist.all_reduce(p.grad)\n        p.grad /= W\n"
     source = MODEL + TRAIN.replace("    loss.backward()\n", average) + RESULT
