@@ -257,16 +257,17 @@ export class Model {
     return best && best[1].size > 1 ? { step: best[0], norms: best[1] } : null;
   }
 
-  /** Each rank's newest picture, up to a step, of that parameter's gradient; a step has those of one parameter. */
+  /** Pictures of that parameter's gradient on the newest step, up to one, that most ranks have: they are to be compared. */
   tiles(step: number, id: number): Tile[] {
-    const newest = new Map<number, Tile>();
+    const found = new Map<number, Tile[]>();
     this.tables.gradient_tiles.each(null, (c, i, segment) => {
-      const [at, rank, values] = [c.step[i], c.rank[i], segment.lists.values[i]];
-      if (c.parameter_id[i] !== id || at > step || !values || at < (newest.get(rank)?.step ?? -1)) return;
-      const histogram = segment.lists.histogram[i] ?? [];
-      newest.set(rank, { rank, step: at, height: c.height[i], width: c.width[i], values, histogram });
+      const [at, values, histogram] = [c.step[i], segment.lists.values[i], segment.lists.histogram[i]];
+      if (c.parameter_id[i] !== id || at > step || !values) return;
+      const tile = { rank: c.rank[i], step: at, height: c.height[i], width: c.width[i], values, histogram: histogram ?? [] };
+      found.set(at, [...(found.get(at) ?? []), tile]);
     });
-    return [...newest.values()].sort((a, b) => a.rank - b.rank);
+    const [best] = [...found].sort((a, b) => b[1].length - a[1].length || b[0] - a[0]);
+    return best ? best[1].sort((a, b) => a.rank - b.rank) : [];
   }
 
   /** Brings waits and bandwidth of steps with new collectives up to date. */

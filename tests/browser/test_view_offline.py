@@ -20,6 +20,20 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 DRAWN = "() => performance.getEntriesByName('dtscope-first-draw').length"
+PINCH = """(canvas, [way, [left, right]]) => {
+  const { x, y } = canvas.getBoundingClientRect();
+  canvas.setPointerCapture = () => {};
+  const finger = (type, id, at) => canvas.dispatchEvent(
+    new PointerEvent(type, { pointerId: id, pointerType: "touch", clientX: x + at, clientY: y + 20, bubbles: true }));
+  finger("pointerdown", 1, left - (way < 0 ? 100 : 0));
+  finger("pointerdown", 2, right + (way < 0 ? 100 : 0));
+  for (let by = 10; by <= 100; by += 10) {
+    finger("pointermove", 1, left - (way < 0 ? 100 - by : by));
+    finger("pointermove", 2, right + (way < 0 ? 100 - by : by));
+  }
+  finger("pointerup", 1, left);
+  finger("pointerup", 2, right);
+}"""
 PAPER = "c => [...c.getContext('2d').getImageData(2, c.height - 2, 1, 1).data]"
 
 
@@ -121,6 +135,17 @@ class TestTimeline:
         page.keyboard.up("Shift")
         expect(panels.locator("[data-panel=timeline] .dts-voice")).to_contain_text(re.compile(r"measured [\d.]+ ms"))
         expect(panels.locator("[data-panel=timeline] .dts-tip")).to_contain_text("rank 2: compute")
+
+    def test_two_fingers_zoom_where_they_are(self, panels: Locator) -> None:
+        canvas = panels.locator("[data-panel=timeline] canvas")
+        before = canvas.evaluate("c => [c.clientHeight, c.toDataURL()]")
+        canvas.evaluate(PINCH, [1, [300, 340]])
+        expect(canvas).not_to_have_js_property("clientHeight", before[0])
+        pulled = canvas.evaluate("c => c.toDataURL()")
+        canvas.evaluate(PINCH, [-1, [300, 340]])
+        canvas.evaluate(PINCH, [-1, [300, 340]])
+        expect(canvas).to_have_js_property("clientHeight", before[0])
+        assert len({before[1], pulled, canvas.evaluate("c => c.toDataURL()")}) >= 2
 
 
 class TestDrill:

@@ -27,12 +27,11 @@ function words(node: Node | undefined, tiles: Tile[]): string {
   if (!node?.leaf) return "Choose a parameter to see pictures of its gradient.";
   if (!tiles.length) return `${node.path}: no picture up to this step; they are taken of one parameter after the other.`;
   const few = tiles.length > MOST ? `; the first ${MOST} of ${tiles.length} ranks` : "";
-  return `${node.path}, largest magnitudes, log scale; below: elements by power of ten, 1e−12 to 1e3${few}`;
+  return `${node.path}, step ${integer(tiles[0].step)}: largest magnitudes, log scale; below: elements by power of ten, 1e−12 to 1e3${few}`;
 }
 
 function figure(tile: Tile, largest: number, colors: Colors): HTMLElement {
-  const caption = h("figcaption", {}, `rank ${tile.rank}, step ${integer(tile.step)}`);
-  return h("figure", {}, picture(tile, largest, colors), histogram(tile), caption);
+  return h("figure", {}, picture(tile, largest, colors), histogram(tile), h("figcaption", {}, `rank ${tile.rank}`));
 }
 
 function picture(tile: Tile, largest: number, colors: Colors): HTMLCanvasElement {
