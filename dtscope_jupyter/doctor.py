@@ -20,6 +20,8 @@ _OLDEST_TORCH = (2, 11)
 _REMOTE_EXEC = (3, 14)
 _PTRACE_ATTACH_OF_CHILDREN_ONLY = 1
 _DEBUG_SERVER_PORT = 25999
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
+"""PCI's number of the vendor, and how its number of display controllers begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,21 @@ def _nvml() -> Check:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
+        if not has_nvidia_device():
+            return _no(what, "no NVIDIA device here")
         container = Path("/.dockerenv").exists()
-        return _no(what, str(error), "start the container with --gpus all" if container else "install the NVIDIA driver, if there is a GPU")
+        return _no(what, str(error), "start the container with --gpus all" if container else "install the NVIDIA driver")
     count = pynvml.nvmlDeviceGetCount()
     pynvml.nvmlShutdown()
     return _yes(what, f"{count} devices")
+
+
+def has_nvidia_device(root: Path = Path("/")) -> bool:
+    """Whether the machine has a GPU of NVIDIA, whether or not a driver or this container shows it; WSL's counts as one."""
+    if any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists():
+        return True
+    devices = (root / "sys/bus/pci/devices").glob("*")
+    return any(_word(each / "vendor") == _NVIDIA and _word(each / "class").startswith(_DISPLAY) for each in devices)
 
 
 def _remote_exec(python: tuple[int, ...] | None) -> Check:
@@ -198,8 +210,15 @@ def _yes(what: str, reason: str) -> Check:
     return Check(what, ok=True, reason=reason)
 
 
-def _no(what: str, reason: str, change: str) -> Check:
+def _no(what: str, reason: str, change: str = "") -> Check:
     return Check(what, ok=False, reason=reason, change=change)
+
+
+def _word(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _number(path: Path) -> int | None:

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import places, rundir
+from dtscope_jupyter.view import live_ranks
+from dtscope_jupyter.view.text import count
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dtscope_jupyter.rundir import Attempt
     from dtscope_jupyter.session import Session
 
 
@@ -22,13 +25,13 @@ def status(session: Session) -> list[str]:
     running = session.running
     if running is not None:
         pids, where = ", ".join(map(str, running.job.pids)), places.shown(running.attempt.path)
-        lines.append(f"running   {where}: {running.job.world_size} ranks (pids {pids}), {running.seconds:.0f} s")
+        lines.append(f"running   {where}: {count(running.job.world_size, 'rank')} (pids {pids}), {running.seconds:.0f} s")
     if session.kept is not None:
-        lines.append(f"kept      {session.kept.size} ranks (pids {', '.join(map(str, session.kept.pids))})")
+        lines.append(f"kept      {count(session.kept.size, 'rank')} (pids {', '.join(map(str, session.kept.pids))})")
     lines += [f"attached  {places.shown(path)}" for path in session.attached]
     if session.has_run:
         where = f", {places.shown(session.run.path)}" if session.run.path else ""
-        lines.append(f"current   {session.run.name}: {session.run.world_size} ranks{where}")
+        lines.append(f"current   {session.run.name}: {count(session.run.world_size, 'rank')}{where}")
     if session.faults:
         lines.append(f"faults    {faults(session.faults)} in the next profile")
     lines.append(f"warm      {'process ' + str(session.warm.pid) if session.warm.pid else 'no process: the next profile starts one'}")
@@ -51,9 +54,8 @@ class Runs:
         if not self.paths:
             return f"no runs in {places.FOLDER}/ here"
         lines = [_line(path) for path in self.paths]
-        width = max(len(line[0]) for line in lines)
-        texts = (f"{where:<{width}}  {size:>5} ranks  {attempts} attempts  {when}  {state}" for where, size, attempts, when, state in lines)
-        return "\n".join(text.rstrip() for text in texts)
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
 def runs() -> Runs:
@@ -61,9 +63,20 @@ def runs() -> Runs:
     return Runs(tuple(places.runs()))
 
 
-def _line(path: Path) -> tuple[str, str, int, str, str]:
+def _line(path: Path) -> tuple[str, ...]:
     attempts = rundir.attempts(path)
     meta = attempts[-1].meta
-    created = meta.get("created_ns")
+    created, size = meta.get("created_ns"), meta.get("world_size")
     when = f"{dt.datetime.fromtimestamp(created / 1e9).astimezone():%Y-%m-%d %H:%M:%S}" if isinstance(created, int) else "?"
-    return places.shown(path), str(meta.get("world_size", "?")), len(attempts), when, str(meta.get("state", ""))
+    ranks = count(size, "rank") if isinstance(size, int) else "? ranks"
+    return places.shown(path), ranks, count(len(attempts), "attempt"), when, _state(attempts[-1])
+
+
+def _state(attempt: Attempt) -> str:
+    """As its launcher wrote it; of a run that has none, or none yet, what the ranks' heartbeats tell."""
+    if told := attempt.meta.get("state"):
+        return str(told)
+    seen = set(live_ranks.states(attempt.path, attempt.ranks()).values())
+    if "running" in seen:
+        return "running"
+    return "silent" if "silent" in seen else "ended" if seen else ""

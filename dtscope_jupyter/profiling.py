@@ -12,6 +12,7 @@ from dtscope_jupyter import launch, places, rundir, stage
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch.tail import Tail
 from dtscope_jupyter.supervision import Watch
+from dtscope_jupyter.view.text import count
 
 if TYPE_CHECKING:
     from dtscope_jupyter.launch.world import World
@@ -31,6 +32,7 @@ class Profile:
         self.run: Run | None = None
         self._session = session
         self._started = time.monotonic()
+        self._stopped = False
         self._view = self._open_view() if stage.has_widgets() else None
         self._tail = Tail(attempt.rank_path(0) / "log.txt", stage.write)
         self.job = launch.start(program, self._options(session.faults), session.warm, world)
@@ -66,12 +68,24 @@ class Profile:
         stage.show(_Pending(self), display_id=place)
         threading.Thread(target=self._follow_quietly, args=(namespace, place), name="dtscope-follow", daemon=True).start()
 
+    def stop(self, patience: float) -> str:
+        """Ends the ranks, waits up to `patience` seconds for that, and says what came of it; the follower says it no more."""
+        self._stopped = True
+        self.job.stop()
+        where = places.shown(self.attempt.path)
+        return f"{where}: {self._ended}" if self.job.wait(patience) else f"ending {where}"
+
+    @property
+    def _ended(self) -> str:
+        return f"{count(self.job.world_size, 'rank')} ended after {self.seconds:.0f} s"
+
     def _follow_quietly(self, namespace: dict[str, Any], place: str) -> None:
         try:
             self._watch()
             self._conclude(namespace, place)
         except (DtscopeError, launch.RankError, launch.Interrupted) as error:
-            stage.say(str(error))
+            if not (self._stopped and isinstance(error, launch.Interrupted)):
+                stage.say(str(error))
 
     def _watch(self) -> None:
         while not self.job.wait(_PUMP_S):
@@ -127,7 +141,7 @@ class Profile:
         if self.job.failure is not None:
             raise launch.RankError(self.job.failure)
         if state == "interrupted":
-            raise launch.Interrupted(f"{self.job.world_size} ranks ended after {self.seconds:.0f} s")
+            raise launch.Interrupted(self._ended)
         if self.job.unpulled:
             raise DtscopeError("; ".join(self.job.unpulled))
 

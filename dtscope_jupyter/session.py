@@ -16,6 +16,7 @@ from dtscope_jupyter import cells, launch, places, stage
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch import environment, values
 from dtscope_jupyter.profiling import Profile
+from dtscope_jupyter.view.text import count
 
 if TYPE_CHECKING:
     from dtscope_jupyter.attaching import Attachment
@@ -136,13 +137,12 @@ class Session:
         """Ends the profile that runs, or the ranks that were kept; says which."""
         running = self.running
         if running is not None:
-            running.job.stop()
-            return f"ending {places.shown(running.attempt.path)}"
+            return running.stop(_CLOSE_S)
         if self.kept is not None:
-            count = self.kept.size
+            ended = count(self.kept.size, "kept rank")
             self.kept.dismiss()
             self.kept = None
-            return f"{count} kept ranks ended"
+            return f"{ended} ended"
         raise DtscopeError("nothing to stop: no profile runs and no ranks were kept")
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class Session:
         backend = request.backend or ("nccl" if gpus else "gloo")
         if self.kept is not None:
             if request.world_size not in (None, self.kept.size):
-                kept = f"{self.kept.size} ranks were kept for this cell"
+                kept = f"{count(self.kept.size, 'rank')} {'was' if self.kept.size == 1 else 'were'} kept for this cell"
                 raise DtscopeError(f"-n {request.world_size}: {kept}: leave -n out, or %dtscope stop first")
             return self.kept.size, backend
         world_size = (gpus or 2) if request.world_size is None else request.world_size

@@ -15,6 +15,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtscope_jupyter.errors import DtscopeError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,9 +45,12 @@ def collect(
     rank may have; `prometheus` HOST:PORT of the metrics, which are served by a process of their own; `began` is told
     the address once it listens. DtscopeError where it can't begin.
     """
+    from dtscope_jupyter.transport import wire
     from dtscope_jupyter.transport.collector import Collector
     from dtscope_jupyter.transport.keys import load_collector
 
+    if not wire.is_address(listen, 0):
+        raise DtscopeError(f"can't listen at {listen!r}: no address; give tcp://HOST:PORT with a free port")
     stop = threading.Event()
     collector = Collector(listen, folder, load_collector(keys or _keys_of(folder)), disk)
     metrics = serve_metrics(folder, prometheus) if prometheus else None

@@ -42,6 +42,27 @@ def _checks(pid: int) -> dict[str, doctor.Check]:
     return {check.what: check for check in doctor.examine(pid)}
 
 
+def _pci(root: Path, vendor: str, kind: str) -> Path:
+    device = root / "sys/bus/pci/devices/0000:01:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text(f"{vendor}\n")
+    (device / "class").write_text(f"{kind}\n")
+    return root
+
+
+@pytest.mark.parametrize(("vendor", "kind", "there"), [
+    ("0x10de", "0x030200", True), ("0x10de", "0x040300", False), ("0x8086", "0x030000", False),
+])  # fmt: skip
+def test_a_gpu_is_told_by_the_bus(tmp_path: Path, vendor: str, kind: str, there: bool) -> None:  # noqa: FBT001
+    assert doctor.has_nvidia_device(_pci(tmp_path, vendor, kind)) is there
+
+
+def test_no_gpu_is_no_matter_of_containers() -> None:
+    checks = {check.what: check for check in doctor.examine()}
+    found = checks["GPU counters (NVML)"]
+    assert found.ok or doctor.has_nvidia_device() or (found.reason, found.change) == ("no NVIDIA device here", "")
+
+
 def test_machine() -> None:
     checks = {check.what: check for check in doctor.examine()}
     assert checks["hooks"].ok

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -95,8 +96,11 @@ class TestCapture:
         assert "--ranks 7: this run has no such rank" in str(shell.run_cell("%dtscope capture stacks --ranks 7").error_in_exec)
         profile = session.current().profile
         assert profile is not None
+        capsys.readouterr()
         shell.run_cell("%dtscope stop")
+        assert re.fullmatch(r"dtscope: dtscope-runs/\S+: 2 ranks ended after \d+ s\n", capsys.readouterr().out)
         until(lambda: profile.run is not None)
+        assert "ranks ended" not in capsys.readouterr().err
         assert "no stacks could be taken of dtscope-runs" in str(shell.run_cell("%dtscope capture stacks").error_in_exec)
 
 

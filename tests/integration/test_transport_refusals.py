@@ -262,6 +262,11 @@ def test_an_endpoint_that_is_no_good(tmp_path: Path, keys: Path, endpoint: str) 
         Collector(endpoint, tmp_path / "runs", key_files.load_collector(keys))
 
 
+def test_an_endpoint_that_is_none_is_told_before_keys(tmp_path: Path) -> None:
+    with pytest.raises(DtscopeError, match=r"can't listen at 'nonsense': no address; give tcp://HOST:PORT"):
+        transport.collect("nonsense", tmp_path / "runs")
+
+
 def test_keys_that_others_can_read(keys: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in keys.iterdir()} == {0o600}
     (keys / "rank.json").chmod(0o640)

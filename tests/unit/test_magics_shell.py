@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +17,10 @@ from IPython.core.completer import provisionalcompleter
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from dtscope_jupyter import session
+from dtscope_jupyter import overviews, rundir, session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 HEAVY = ("torch", "pandas", "plotly", "pyarrow")
 
@@ -177,6 +180,27 @@ class TestFaults:
 
 def test_no_runs_is_said(shell: InteractiveShell) -> None:
     assert repr(shell.run_cell("%dtscope runs").result) == "no runs in dtscope-runs/ here"
+
+
+def test_runs_are_counted_in_words_and_have_a_state(shell: InteractiveShell) -> None:
+    meta = {"world_size": 1, "created_ns": 1}
+    rundir.create_attempt(Path("dtscope-runs/a"), meta | {"state": "done"})
+    started = rundir.create_attempt(Path("dtscope-runs/b"), meta | {"created_ns": 2, "world_size": 2, "launcher": "environment"})
+    started.rank_path(0).mkdir()
+    rundir.write_json(started.rank_path(0) / "rank.json", {"pid": os.getpid(), "host": socket.gethostname()})
+    rundir.create_attempt(Path("dtscope-runs/c"), meta | {"created_ns": 3})
+    rundir.create_attempt(Path("dtscope-runs/c"), meta | {"created_ns": 3})
+    lines = repr(shell.run_cell("%dtscope runs").result).splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["dtscope-runs/a", "dtscope-runs/b", "dtscope-runs/c"]
+    assert (" 1 rank " in lines[0], " 1 attempt " in lines[0], lines[0].endswith("  done")) == (True, True, True)
+    assert (" 2 ranks " in lines[1], lines[1].endswith("  running")) == (True, True)
+    assert " 2 attempts " in lines[2]
+    old = time.time() - 60
+    os.utime(started.rank_path(0) / "rank.json", (old, old))
+    assert repr(overviews.runs()).splitlines()[1].endswith("  silent")
+    rundir.write_json(started.rank_path(0) / "rank.json", {"pid": 2**22 + 1, "host": socket.gethostname()})
+    os.utime(started.rank_path(0) / "rank.json", (old, old))
+    assert repr(overviews.runs()).splitlines()[1].endswith("  ended")
 
 
 def test_topology_is_among_the_panels_that_show_takes(shell: InteractiveShell, captures: Path) -> None:
