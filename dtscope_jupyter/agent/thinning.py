@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
 _FINEST = ("spans", "gradient_tiles", "gradients")
 _FINE = ("collectives", "host")
-_COARSE_SHARE = 0.995
+_COARSE_FROM = 0.9
+"""From this share on, each halving of the room that is left halves the steps that are kept, so that none fills it up."""
+_RESERVE = 65_536
+"""Bytes kept for the last notes, or a twentieth of a small allowance."""
 
 
 class Thinning:
@@ -20,6 +24,7 @@ class Thinning:
         self.used = 0
         self.counts: Counter[str] = Counter()
         self._allowance = allowance
+        self._for_rows = allowance - min(_RESERVE, allowance // 20)
 
     def keep(self, table: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The rows to write; whole steps are left out, the same on every rank (their first column is the step)."""
@@ -32,12 +37,21 @@ class Thinning:
 
     def _every(self, table: str) -> int:
         """Keep one step in so many; 0 for none."""
-        share = self.used / self._allowance
+        if table == "notes":
+            return int(self.used < self._allowance)
+        share = self.used / self._for_rows
         if table in _FINEST:
             return _stage(share, ((0.5, 1), (0.75, 8), (0.9, 64)))
         if table in _FINE:
             return _stage(share, ((0.75, 1), (0.9, 8), (0.98, 64)))
-        return 1 if share < _COARSE_SHARE else 0
+        return 1 if share < _COARSE_FROM else _halvings(share)
+
+
+def _halvings(share: float) -> int:
+    """One step in 1, 2, 4, ...; 0 where nothing more fits."""
+    if share >= 1.0:
+        return 0
+    return 2 ** int(math.log2((1.0 - _COARSE_FROM) / (1.0 - share)))
 
 
 def _stage(share: float, stages: tuple[tuple[float, int], ...]) -> int:
