@@ -317,6 +317,20 @@ export class Model {
     return name ?? "";
   }
 
+  /** By rank the name of the largest process group that it shares with some but not all ranks; ranks of none are left out. */
+  groupsByRank(): Map<number, string> {
+    const members = new Map<string, Set<number>>();
+    this.tables.groups.each(null, (c, i) => {
+      const name = this.pool.text(c.process_group[i]) ?? "";
+      members.set(name, (members.get(name) ?? new Set()).add(c.rank[i]));
+    });
+    const parts = [...members].filter(([, ranks]) => ranks.size > 1 && ranks.size < this.matrix.ranks.length);
+    parts.sort((a, b) => b[1].size - a[1].size || a[0].localeCompare(b[0], "en", { numeric: true }));
+    const found = new Map<number, string>();
+    for (const [name, ranks] of parts) for (const rank of ranks) if (!found.has(rank)) found.set(rank, name);
+    return found;
+  }
+
   private clear(): void {
     this.tables = newTables();
     this.matrix = new StepMatrix(this.cells);

@@ -8,7 +8,7 @@ import { METRIC_NAMES, METRICS, type MetricName } from "../metrics";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import { place, Surface } from "../surface";
 
-type Order = "rank" | "cost" | "host";
+type Order = "rank" | "cost" | "host" | "group";
 const KEYS = "arrows choose a rank and step, plus and minus zoom, Home and End go to the first and newest step, 0 shows all";
 
 /** What the map begins with where a page shows only that panel. */
@@ -47,7 +47,7 @@ export class MapPanel implements Panel {
     this.metric = BEGINS[only] ?? "exposed";
     this.surface = new Surface("map of ranks and steps", KEYS, () => context.redraw(), context.signal);
     const options = METRIC_NAMES.map((m) => [m, METRICS[m].label.toLowerCase()] as const);
-    const orders = (["rank", "cost", "host"] as const).map((o) => [o, o] as const);
+    const orders = (["rank", "cost", "host", "group"] as const).map((o) => [o, o] as const);
     this.frame.controls.append(
       choice("metric", options, this.metric, (m) =>
         this.change(() => {
@@ -154,14 +154,23 @@ export class MapPanel implements Panel {
     const blocks = new Map<number, string>();
     const sign = METRICS[this.metric].worse === "high" ? -1 : 1;
     if (this.order === "cost") order.sort((a, b) => sign * (rowMeans[a] - rowMeans[b]) || ranks[a] - ranks[b]);
-    if (this.order === "host") {
-      const hosts = new Map(ranks.map((rank, row) => [row, model.hostOf(rank)]));
-      order.sort((a, b) => hosts.get(a)!.localeCompare(hosts.get(b)!) || ranks[a] - ranks[b]);
+    const names = this.blockNames();
+    if (names.size) {
+      const name = (row: number) => names.get(ranks[row]) ?? "";
+      order.sort((a, b) => name(a).localeCompare(name(b), "en", { numeric: true }) || ranks[a] - ranks[b]);
       order.forEach((row, i) => {
-        if (!i || hosts.get(row) !== hosts.get(order[i - 1])) blocks.set(i, hosts.get(row)!);
+        if (!i || name(row) !== name(order[i - 1])) blocks.set(i, name(row));
       });
     }
     return { order, blocks };
+  }
+
+  /** What ranks are grouped by, by rank; empty where they are not. */
+  private blockNames(): Map<number, string> {
+    const { model } = this.context;
+    if (this.order === "host") return new Map(model.matrix.ranks.map((rank) => [rank, `host ${model.hostOf(rank)}`]));
+    if (this.order !== "group") return new Map();
+    return new Map([...model.groupsByRank()].map(([rank, name]) => [rank, `group ${name}`]));
   }
 
   private change(change: () => void): void {
@@ -212,6 +221,7 @@ export class MapPanel implements Panel {
       `rank ${rank}, step ${integer(step)}${matrix.stride > 1 ? ` to ${integer(step + matrix.stride - 1)}` : ""}`,
       `${label.toLowerCase()} ${number(value)}${unit ? ` ${unit}` : ""}`,
       `${Number.isNaN(took) ? "" : `step ${duration(took)}, `}${seen}`,
+      ...[this.blockNames().get(rank)].filter((name) => name !== undefined),
     ];
   }
 

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The map grouped by process groups, of a real run of four ranks in two groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dtscope_jupyter as dts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+
+def train() -> None:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group()
+    groups = [dist.new_group(ranks) for ranks in ([0, 2], [1, 3])]
+    parameter = torch.nn.Parameter(torch.ones(64))
+    optimizer = torch.optim.SGD([parameter], 0.01)
+    for _ in range(12):
+        parameter.sum().backward()
+        dist.all_reduce(parameter.grad, group=groups[dist.get_rank() % 2])
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_ranks_of_one_group_stand_together(page: Page, tmp_path: Path) -> None:
+    run = dts.profile(train, nprocs=4, directory=tmp_path / "run", collect=["steps", "collectives"])
+    page.goto(run.save_html(tmp_path / "run.html").as_uri())
+    page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
+    page.get_by_label("order").select_option("group")
+    canvas = page.locator("[data-panel=map] canvas")
+    canvas.focus()
+    canvas.press("Home")
+    for _ in range(4):
+        canvas.press("ArrowUp")
+    voice = page.locator("[data-panel=map] .dts-voice")
+    order, groups = [], []
+    for _ in range(4):
+        words = voice.inner_text().split(", ")
+        order.append(words[0])
+        groups.append(words[-1])
+        canvas.press("ArrowDown")
+    assert order == ["rank 0", "rank 2", "rank 1", "rank 3"]
+    assert groups[0] == groups[1] != groups[2] == groups[3]
+    assert groups[0].startswith("group ")
