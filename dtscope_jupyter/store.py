@@ -19,6 +19,7 @@ import stat
 import struct
 import zlib
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ _ENTRY = struct.Struct("<QIIIHHI")
 ENTRY_BYTES = _ENTRY.size + 4
 _SCHEMA, _BATCH = 0, 1
 MAX_BLOCK_BYTES = 256 * 2**20
+_LEAST_BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,25 @@ class BlockReader:
         Raises:
             OSError: The files are there but can't be read, or are no regular files.
         """
-        entries = self._entries()
+        return self._take(self._entries(), limit)
+
+    def begin_late(self, limit: int) -> list[Block]:
+        """In place of the first `poll`: the schema alone, and `poll` goes on with the last blocks, of about `limit` bytes.
+
+        What it costs does not grow with the file. [] where there is nothing yet; then it may be called again.
+        """
+        schema_block = self._take(self._entries(1), 1)
+        if schema_block:
+            first = self._position
+            most = limit // _LEAST_BLOCK_BYTES + 1
+            self._position = max(first, self._index_path.stat().st_size // ENTRY_BYTES * ENTRY_BYTES - most * ENTRY_BYTES)
+            lengths = [_ENTRY.unpack(entry[: _ENTRY.size])[1] for entry in self._entries()]
+            sums = accumulate(reversed(lengths))
+            kept = max(1, sum(size <= limit for size in sums))
+            self._position += max(0, len(lengths) - kept) * ENTRY_BYTES
+        return schema_block
+
+    def _take(self, entries: list[bytes], limit: int) -> list[Block]:
         self._waiting = 0
         if not entries:
             return []
@@ -164,14 +184,14 @@ class BlockReader:
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError):
                     self._damaged += 1
 
-    def _entries(self) -> list[bytes]:
+    def _entries(self, most: int | None = None) -> list[bytes]:
         try:
             descriptor = _open_regular(self._index_path)
         except FileNotFoundError:
             return []
         with os.fdopen(descriptor, "rb") as index:
             index.seek(self._position)
-            raw = index.read()
+            raw = index.read(-1 if most is None else most * ENTRY_BYTES)
         whole = len(raw) // ENTRY_BYTES
         return [raw[i * ENTRY_BYTES : (i + 1) * ENTRY_BYTES] for i in range(whole)]
 

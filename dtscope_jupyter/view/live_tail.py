@@ -54,8 +54,9 @@ class Delta:
 class RunTail:
     """Follows all ranks of one attempt, also those that come later."""
 
-    def __init__(self, path: Path) -> None:
-        """`path` holds the rank folders; nothing is read yet."""
+    def __init__(self, path: Path, newest: int | None = None) -> None:
+        """`path` holds the rank folders; nothing is read yet. `newest` bytes of each table are enough for the first `poll`, if given."""
+        self._begin = newest
         self._attempt = rundir.Attempt(path, 0)
         self._readers: dict[tuple[int, str], _Table] = {}
         self._logs: dict[int, _Log] = {}
@@ -85,6 +86,7 @@ class RunTail:
             log = self._logs.setdefault(rank, _Log(self._attempt.rank_path(rank) / "log.txt"))
             if text := log.read():
                 delta.log[rank] = text
+        self._begin = None
         return delta
 
     def _poll_table(self, table: str, limit: int, delta: Delta) -> int:
@@ -93,7 +95,7 @@ class RunTail:
         for rank in self.ranks:
             key = (rank, table)
             if key not in self._readers:
-                self._readers[key] = _Table(self._attempt.rank_path(rank), table)
+                self._readers[key] = _Table(self._attempt.rank_path(rank), table, self._begin and self._begin // len(self.ranks))
             for block in self._readers[key].poll():
                 if block.is_schema:
                     self._readers[key].schema = self._number(block, delta)
@@ -128,8 +130,9 @@ class RunTail:
 class _Table:
     """A table of a rank, opened only when its index has grown."""
 
-    def __init__(self, folder: Path, table: str) -> None:
+    def __init__(self, folder: Path, table: str, newest: int | None) -> None:
         self.reader = BlockReader(folder, table)
+        self._newest = newest
         self.schema = own_number(table)
         self._index = os.fspath(folder / f"{table}.index")
         self._size = 0
@@ -143,6 +146,8 @@ class _Table:
             return []
         self._size = size
         blocks: list[Block] = []
+        if self._newest is not None:
+            blocks, self._newest = self.reader.begin_late(self._newest), None
         while more := self.reader.poll():
             blocks += more
         return blocks

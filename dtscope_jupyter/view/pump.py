@@ -175,7 +175,7 @@ class Pump:
 
     def _greet(self, now: float) -> None:
         """A page asked for everything: all pages begin anew from here."""
-        self._tail, skipped = RunTail(self._path), self._tail.skipped
+        self._tail, skipped = RunTail(self._path, _HELLO_BYTES), self._tail.skipped
         self._tail.look()
         message = self._message(reset=True)
         delta = self._tail.poll(_HELLO_BYTES)
@@ -192,7 +192,7 @@ class Pump:
         self._widget.snapshot = self._everything(_SNAPSHOT_BYTES).pack()
 
     def _everything(self, limit: int) -> Message:
-        tail = RunTail(self._path)
+        tail = RunTail(self._path, limit)
         tail.look()
         message = self._message(reset=True)
         delta: Delta = tail.poll(limit)

@@ -149,6 +149,18 @@ class TestTail:
         assert tail.skipped == 35 * 50
         assert not tail.poll(2**20)
 
+    def test_begins_with_the_newest_where_that_is_enough(self, folder: Path) -> None:
+        file = writer(folder, 0, "steps")
+        sizes = [file.append(pa.RecordBatch.from_pylist([{"rank": 0, "step": step}], schema=schema.STEPS.arrow)) for step in range(60)]
+        ranks = RunTail(folder).look()
+        tail = RunTail(folder, newest=3 * sizes[-1] * len(ranks))
+        tail.look()
+        delta = tail.poll(2**20)
+        assert [block.batch().column("step")[0].as_py() for block in delta.blocks["steps", 0]] == [57, 58, 59]
+        file.append(pa.RecordBatch.from_pylist([{"rank": 0, "step": 60}], schema=schema.STEPS.arrow))
+        assert [block.rows for block in tail.poll(2**20).blocks["steps", 0]] == [1]
+        assert tail.skipped == 0
+
     def test_counts_a_damaged_block_and_goes_on(self, folder: Path) -> None:
         file = writer(folder, 0, "steps")
         file.append(steps(0, 0, 5))
