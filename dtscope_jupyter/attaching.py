@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.run import Run
     from dtscope_jupyter.rundir import Attempt
     from dtscope_jupyter.session import Session
-    from dtscope_jupyter.transport.mirror import Mirror
+    from dtscope_jupyter.transport.mirroring import Mirror
     from dtscope_jupyter.view.live import LiveView
 
 

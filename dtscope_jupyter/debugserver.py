@@ -84,7 +84,10 @@ def _post(port: int, path: str) -> bytes:
 
 
 def _request(port: int, method: str, path: str) -> bytes:
-    connection = http.client.HTTPConnection("localhost", port, timeout=_TIMEOUT_S)
+    try:
+        connection = _connected("127.0.0.1", port)
+    except ConnectionRefusedError:
+        connection = _connected("::1", port)
     try:
         connection.request(method, path, body=b"")
         answer = connection.getresponse()
@@ -94,3 +97,9 @@ def _request(port: int, method: str, path: str) -> bytes:
     if answer.status != http.client.OK:
         raise http.client.HTTPException(f"{path} gave {answer.status}")
     return data
+
+
+def _connected(host: str, port: int) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    connection.connect()
+    return connection

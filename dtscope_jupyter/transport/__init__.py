@@ -20,7 +20,7 @@ from dtscope_jupyter.errors import DtscopeError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dtscope_jupyter.transport.mirror import Mirror
+    from dtscope_jupyter.transport.mirroring import Mirror
 
 
 def make_keys(folder: Path) -> list[Path]:
@@ -96,7 +96,7 @@ def ship(folder: Path, endpoint: str, keys: Path, pid: int | None = None) -> sub
 def mirror(endpoint: str, keys: Path, into: Path, run: str = "") -> Mirror:
     """Follows a run ("" is the newest) of the collector at `endpoint` into a directory; `.path` is its copy, `.stop()` ends it."""
     from dtscope_jupyter.transport.keys import load_client
-    from dtscope_jupyter.transport.mirror import Mirror
+    from dtscope_jupyter.transport.mirroring import Mirror
 
     return Mirror(endpoint, load_client(keys, "notebook"), into, run)
 

@@ -42,10 +42,11 @@ def test_helpers_give_the_same_tables(folder: Path, monkeypatch: pytest.MonkeyPa
     alone = ingest.read([folder])
     monkeypatch.setattr(parallel, "WORTH_BYTES", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    others = set(psutil.Process().children())
     helped = ingest.read([folder])
     assert _same(alone.tables, helped.tables)
     assert sorted(alone.files) == sorted(helped.files)
-    assert not psutil.Process().children()
+    assert set(psutil.Process().children()) <= others
 
 
 def test_helpers_die_with_a_reason_for_each_of_their_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,9 @@ def test_notebook_follows_and_goes_on_after_a_restart(tmp_path: Path, keys: Path
         mirror = transport.mirror(endpoint, keys, tmp_path / "mirror")
         copy = mirror.path / "rank-0000"
         _wait(lambda: _values(copy, "collectives"), "the first row")
+        other = transport.mirror(endpoint, keys, tmp_path / "other", "run-b")
+        _wait(lambda: _values(other.path / "rank-0000", "collectives"), "the first row in a second notebook")
+        other.stop()
     _wait(lambda: mirror.away, "word that the collector is away")
     with _collector(endpoint, target, keys):
         assert shipper.wait(60) == 0

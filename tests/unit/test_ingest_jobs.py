@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ingest_files import BASE, event, steps, trace, write
+
 from dtscope_jupyter.run import open as open_run
-from tests.unit.ingest_files import BASE, event, steps, trace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
