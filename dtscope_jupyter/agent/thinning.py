@@ -11,7 +11,7 @@ from typing import Any
 _FINEST = ("spans", "gradient_tiles", "gradients")
 _FINE = ("collectives", "host")
 _COARSE_FROM = 0.9
-"""From this share on, each halving of the room that is left halves the steps that are kept, so that none fills it up."""
+"""From this share on, each halving of the room that is left quarters the steps that are kept: a run may go on for long."""
 _RESERVE = 65_536
 """Bytes kept for the last notes, or a twentieth of a small allowance."""
 
@@ -48,10 +48,10 @@ class Thinning:
 
 
 def _halvings(share: float) -> int:
-    """One step in 1, 2, 4, ...; 0 where nothing more fits."""
+    """One step in 1, 4, 16, ...; 0 where nothing more fits."""
     if share >= 1.0:
         return 0
-    return 2 ** int(math.log2((1.0 - _COARSE_FROM) / (1.0 - share)))
+    return 4 ** int(math.log2((1.0 - _COARSE_FROM) / (1.0 - share)))
 
 
 def _stage(share: float, stages: tuple[tuple[float, int], ...]) -> int:
