@@ -51,7 +51,7 @@ def _halvings(share: float) -> int:
     """One step in 1, 4, 16, ...; 0 where nothing more fits."""
     if share >= 1.0:
         return 0
-    return 4 ** int(math.log2((1.0 - _COARSE_FROM) / (1.0 - share)))
+    return 1 << 2 * int(math.log2((1.0 - _COARSE_FROM) / (1.0 - share)))
 
 
 def _stage(share: float, stages: tuple[tuple[float, int], ...]) -> int:

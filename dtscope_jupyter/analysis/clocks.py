@@ -48,7 +48,8 @@ class Offsets:
         if not self.applied.any():
             return np.zeros(len(rank), np.int64)
         place = np.minimum(np.searchsorted(self.ranks, rank), len(self.ranks) - 1)
-        return np.where(self.applied, self.offset, 0)[place] * (self.ranks[place] == rank)
+        correction: Ints = np.where(self.applied, self.offset, 0)[place] * (self.ranks[place] == rank)
+        return correction
 
 
 def clocks(tables: Tables) -> pd.DataFrame:
