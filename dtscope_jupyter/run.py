@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.view.report import Report
 
 PathsLike: TypeAlias = "str | PathLike[str] | Sequence[str | PathLike[str]]"
+_MOST_RANKS = 10**6
+"""A world size beyond this in a run.json is not believed."""
 
 
 class Run:
@@ -72,7 +75,8 @@ class Run:
             raise DtscopeError(message)
         meta = chosen[-1].meta
         size = meta.get("world_size")
-        run = cls({}, name=str(meta.get("name") or path.name), path=path, world_size=size if isinstance(size, int) else None)
+        believed = size if isinstance(size, int) and 0 < size <= _MOST_RANKS else None
+        run = cls({}, name=str(meta.get("name") or path.name), path=path, world_size=believed)
         run.attempt, run._tables, run._reader = chosen[-1], None, AttemptReader(chosen[-1])
         return run
 
@@ -262,20 +266,32 @@ def open(paths: PathsLike) -> Run:  # noqa: A001
     Raises:
         DtscopeError: Nothing there, or nothing that can be read; one line.
     """
-    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
-    found = [Path(one).expanduser() for one in given]
-    if not found:
-        message = "no path given; name a run directory, traces or dumps"
-        raise DtscopeError(message)
+    found = _paths(paths)
     for path in found:
-        if not path.exists():
-            message = f"{str(path)!r} does not exist; name a run directory, traces, dumps or a folder of them"
+        if not _exists(path):
+            message = f"{str(path)[:200]!r} does not exist; name a run directory, traces, dumps or a folder of them"
             raise DtscopeError(message)
     if len(found) == 1 and found[0].is_dir():
         directory = _run_directory(found[0])
         if directory is not None:
             return Run.of_directory(directory)
     return _imported(found)
+
+
+def _paths(paths: PathsLike) -> list[Path]:
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths) if isinstance(paths, Iterable) else [paths]
+    wrong = [one for one in given if not isinstance(one, (str, PathLike))]
+    if wrong or not given:
+        message = f"{wrong[0]!r} is no path" if wrong else "no path given"
+        raise DtscopeError(f"{message}; name a run directory, traces or dumps")
+    return [Path(one).expanduser() for one in given]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a null byte
+        return False
 
 
 def _run_directory(path: Path) -> Path | None:

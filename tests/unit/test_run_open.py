@@ -287,3 +287,11 @@ def test_tables_are_of_the_schema(tmp_path: Path) -> None:
             plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
             assert plain == wanted.type
     assert store.ENTRY_BYTES == 32
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "x" * 5000, "a\0b", [], [None]])
+def test_what_is_no_path_is_refused_in_one_line(wrong: object) -> None:
+    with pytest.raises(DtscopeError) as caught:
+        runs.open(wrong)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
