@@ -278,8 +278,8 @@ def open(paths: PathsLike) -> Run:  # noqa: A001
     return _imported(found)
 
 
-def _paths(paths: PathsLike) -> list[Path]:
-    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths) if isinstance(paths, Iterable) else [paths]
+def _paths(paths: object) -> list[Path]:
+    given: list[Any] = [paths] if isinstance(paths, (str, PathLike)) else list(paths) if isinstance(paths, Iterable) else [paths]
     wrong = [one for one in given if not isinstance(one, (str, PathLike))]
     if wrong or not given:
         message = f"{wrong[0]!r} is no path" if wrong else "no path given"
