@@ -82,12 +82,15 @@ export function drawMap(pen: Pen, g: Geometry, s: MapState, colors: Colors, rati
 
 function drawTop(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const high = g.top - 6;
-  const pixels = Math.min(g.width, Math.ceil((s.to - s.from) * g.cell));
   const bar = Math.max(1, g.cell);
+  const bars = Math.round(Math.min(g.width, (s.to - s.from) * g.cell) / bar);
   const of = costs(s.metric, s.range);
-  for (let p = 0; p < pixels; p += bar) {
-    const from = s.from + Math.floor(p / g.cell);
-    const to = Math.max(from + 1, s.from + Math.floor((p + bar) / g.cell));
+  // Counted, not summed up: the sum of 80 widths may fall short of the column that it should have reached.
+  const column = (k: number) => s.from + (bar > 1 ? k : Math.floor(k / g.cell));
+  for (let k = 0; k < bars; k++) {
+    const p = k * bar;
+    const from = column(k);
+    const to = Math.max(from + 1, column(k + 1));
     let worst = Number.NaN;
     for (let c = from; c < to && c < s.columnMeans.length; c++) {
       const t = of(s.columnMeans[c]);
