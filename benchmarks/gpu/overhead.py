@@ -116,7 +116,9 @@ def reported_cost(folder: str) -> list[float]:
     ratios = []
     for rank in sorted(Path(folder).glob("rank-*")):
         rows = [row for batch in BlockReader(rank, "notes").batches() for row in batch.to_pylist()]
-        ratios += [row["value"] for row in rows if row["kind"] == "observer" and row["name"] == "cost_ratio"][-1:]
+        said = [row for row in rows if row["kind"] == "observer" and row["name"] == "cost_ratio"][-1:]
+        ratios += [row["value"] for row in said]
+        print("\n".join(f"  {rank.name}: {row['text']}" for row in said), flush=True)
     return ratios
 
 

@@ -220,7 +220,7 @@ def main() -> None:
         mark, step_ms = "ok " if result["right"] else "BAD", result["step_ms"] or 0
         print(f"{mark} {name:24} step {step_ms:7.2f} ms {result['seconds']:5} s  {top}  {result['failure'] or ''}", flush=True)
         for row in result["estimates"][:4]:
-            print("      " + "  ".join(f"{key} {value:.3f}" for key, value in row.items()), flush=True)
+            print("      " + "  ".join(f"{key} {'-' if value is None else round(value, 3)}" for key, value in row.items()), flush=True)
         if options.out:
             options.out.write_text(json.dumps(results, indent=1, default=str))
 

@@ -105,6 +105,8 @@ def _add_gradients(agent: Agent, steps: Steps, discovery: Discovery, buckets: Bu
     discovery.on_model.append(gradients.model_found)
     if buckets is not None:
         buckets.before_reduce.append(gradients.bucket)
+        buckets.quiet_if.append(gradients.quiet)
+    steps.on_backward.append(gradients.backward_begins)
     steps.after_backward.append(gradients.after_backward)
     steps.before_optimizer.append(gradients.before_optimizer)
     steps.gates.append(gradients.settled)

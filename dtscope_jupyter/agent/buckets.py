@@ -46,6 +46,8 @@ class Buckets(Collector):
         """Hooks come with `start`."""
         super().__init__(agent)
         self.before_reduce: list[Callable[[Bucket], None]] = []
+        self.quiet_if: list[Callable[[], bool]] = []
+        self.quiet = False
         self.collectives = collectives
         self.issued: list[Operation] = []
 
@@ -72,7 +74,8 @@ class Buckets(Collector):
             self.agent.fail(self.name, error)
 
     def backward_begins(self) -> None:
-        """Buckets are counted anew."""
+        """Buckets are counted anew; on a device nobody looks at them in most steps (`quiet`)."""
+        self.quiet = self.collectives.counting and all(quiet() for quiet in self.quiet_if)
         for seen in _registry.seen.values():
             seen.backward_begins()
 

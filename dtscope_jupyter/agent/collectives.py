@@ -59,6 +59,7 @@ class Collectives(Collector):
         self._faults = faults
         self._overlap = overlap
         self.timed = True
+        self._measuring = False
         self._open_step = 0
         self.counted = Counted()
         self._devices = DeviceTimes()
@@ -99,16 +100,27 @@ class Collectives(Collector):
             self._pending.append(operation)
         self._open_step = self.agent.progress.step
         self.timed = self.agent.cost.sampled
+        self._measuring = self.agent.cost.measuring or (self.timed and self.agent.cost.on_device)
         self._streams.on = self.timed and self.agent.cost.on_device
 
     def settled(self, step: int) -> bool:
         """Whether all waits of a device in the step are known."""
         return not self.agent.cost.on_device or (step < self._open_step and self.final_wait.settled(step))
 
+    @property
+    def counting(self) -> bool:
+        """Whether operations on a device are no more than counted in this step."""
+        progress = self.agent.progress
+        return self.on and self._faults is None and not (self.timed or progress.by_calls or progress.holding)
+
+    def count_bucket(self, group: Any, index: int, kind: tuple[int, Any, Any], seq: int) -> None:
+        """One of DDP's buckets is about to be reduced; `kind` is its bytes, dtype and shape."""
+        self.counted.add(Call(self.agent.progress.step, "all_reduce", self.groups.of(group), *kind, index, "backward", seq, now()))
+
     def _count(self, method: Method, group: Any, args: tuple[Any, ...]) -> bool:
         """Counts an operation on a device in a step that is not timed; False for any other."""
         progress = self.agent.progress
-        if self.timed or progress.by_calls or progress.holding:
+        if not self.counting:
             return False
         known = self.groups.of(group)
         message = method.read(args, known.size)
@@ -124,7 +136,7 @@ class Collectives(Collector):
     def open(self, name: str, method: Method, group: Any, args: tuple[Any, ...]) -> Operation:
         """An operation is about to be issued; the caller issues it and calls `issued` or `cancel`."""
         progress = self.agent.progress
-        used, begun = thread_time_ns(), now()
+        used, begun = self._clock(), now()
         line, sharded = lines.caller() if not self._bucket else (self._bucket_line, False)
         known = self.groups.of(group)
         message = method.read(args, known.size)
@@ -143,14 +155,20 @@ class Collectives(Collector):
         if operation.device is not None and operation.device.type == "cuda":
             self._devices.begin(operation)
         operation.enqueue = operation.start = now()
-        self._spent(operation, thread_time_ns() - used)
+        self._spent(operation, used)
         return operation
 
-    def _spent(self, operation: Operation, ns: int) -> None:
+    def _clock(self) -> int:
+        """CPU time of this thread, in the steps in which it is asked for."""
+        return thread_time_ns() if self._measuring else 0
+
+    def _spent(self, operation: Operation, begun: int) -> None:
+        if not begun:
+            return
         if operation.events is None:
-            self.agent.cost.fixed(ns)
+            self.agent.cost.fixed(thread_time_ns() - begun)
         else:
-            self.agent.cost.spent("events", ns)
+            self.agent.cost.spent("events", thread_time_ns() - begun)
 
     def cancel(self, operation: Operation) -> None:
         """The call raised: nothing was issued."""
@@ -159,7 +177,7 @@ class Collectives(Collector):
     def issued(self, operation: Operation, work: Any, *, asynchronous: bool, tensors: Any = None) -> None:
         """The call returned `work`, or None where the runtime has waited itself; `tensors` are its arguments."""
         operation.asynchronous = asynchronous
-        used, operation.returned = thread_time_ns(), now()
+        used, operation.returned = self._clock(), now()
         if operation.events is not None:
             self._devices.issued(operation, work, tensors)
         elif work is None:
@@ -171,7 +189,7 @@ class Collectives(Collector):
         if work is not None:
             self._remember(operation, work)
         self.agent.progress.collective_over(now())
-        self._spent(operation, thread_time_ns() - used)
+        self._spent(operation, used)
 
     def _remember(self, operation: Operation, work: Any) -> None:
         self._works[id(work)] = operation

@@ -21,6 +21,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 from dtscope_jupyter.agent.clock import now
+from dtscope_jupyter.agent.recorder import PATIENT_S
 
 if TYPE_CHECKING:
     from dtscope_jupyter.agent.recorder import Recorder
@@ -32,6 +33,7 @@ _MOST_EVERY = 32
 _DEVICE_BYTES_PER_NS = 1500.0
 """What a probe's reading costs a device until an A/B says better: 1.5 TB/s."""
 _PLAN_EVERY = 16
+_MEASURE_EVERY = 8
 _NOTE_NS = 2 * 10**9
 _FIRST_AB, _AB_STEPS = 32, 32
 _SMOOTH = 0.2
@@ -78,15 +80,18 @@ class Cost:
         self._scale = 1.0
         self._durations: deque[tuple[bool, int]] = deque(maxlen=_KEPT)
         self._sample_every = 1
-        self._sample_ns = 0.0
+        self._sample_ns = self._written_ns = 0.0
         self._began = (0, 0.0)
         self._next_ab = _FIRST_AB
         self._times: tuple[list[int], list[int]] = ([], [])
         self._probed: list[int] = []
 
     def begin_on_device(self) -> None:
-        """The program trains on a device: probes start rare."""
+        """The program trains on a device: probes start rare, and what they cost is not known yet."""
         self.on_device = True
+        self._recorder.longest_s = PATIENT_S
+        for probe in self.probes.values():
+            probe.cost_ns = 0.0
         self._sample_every = self.probes["flat_norm"].every = _FIRST_ON_DEVICE
         self._durations.clear()
 
@@ -112,6 +117,11 @@ class Cost:
         """The probe took this long on the training thread, or makes the device read so much."""
         self.probes[name].now_ns += max(ns, int(device_bytes / _DEVICE_BYTES_PER_NS))
 
+    @property
+    def measuring(self) -> bool:
+        """Whether hooks that always run are timed in this step; to ask for a thread's time is a system call."""
+        return self._steps % _MEASURE_EVERY == 1
+
     def fixed(self, ns: int) -> None:
         """Hooks that always run took this long."""
         self._fixed_now += ns
@@ -130,7 +140,7 @@ class Cost:
             self._plan()
         if time - self._noted > _NOTE_NS and self._steps > _PLAN_EVERY:
             self._noted = time
-            self._recorder.note("observer", "cost_ratio", self.ratio, f"observing costs {self.ratio:.2%} of a step")
+            self._recorder.note("observer", "cost_ratio", self.ratio, f"observing costs {self.ratio:.2%} of a step{self._parts()}")
 
     @property
     def step_ns(self) -> float:
@@ -145,7 +155,8 @@ class Cost:
         self._durations.append((self.sampled, duration))
         if not self._step_ns or self._steps % _PLAN_EVERY == _PLAN_EVERY - 1:
             self._step_ns = float(median(length for _, length in list(self._durations)[-_RECENT:]))
-        self._fixed_ns = _smooth(self._fixed_ns, self._fixed_now)
+        if self.measuring:
+            self._fixed_ns = _smooth(self._fixed_ns, self._fixed_now)
         for probe in self.probes.values():
             if probe.now_ns:
                 probe.cost_ns = _smooth(probe.cost_ns, probe.now_ns)
@@ -188,16 +199,28 @@ class Cost:
 
     def _plan_on_device(self, room: float) -> float:
         flat = self.probes["flat_norm"]
-        flat.every = max(_every(flat.cost_ns, room * flat.weight), 1)
-        self._sample_ns = self._measured()
-        wanted = _power(self._sample_ns, room * (1 - flat.weight))
-        self._sample_every = int(min(max(wanted, _LEAST_ON_DEVICE), _MOST_ON_DEVICE))
-        return self._fixed_ns + self._writer_ns() + flat.cost_ns / flat.every + self._sample_ns / self._sample_every
+        if flat.cost_ns:
+            flat.every = _every(flat.cost_ns, room * flat.weight)
+        if any(sampled for sampled, _ in self._durations):
+            self._sample_ns = self._measured()
+            wanted = _power(self._sample_ns, room * (1 - flat.weight))
+            least = max(_LEAST_ON_DEVICE, self._sample_every // 2)
+            self._sample_every = int(min(max(wanted, least), _MOST_ON_DEVICE))
+        self._written_ns = self._writer_ns()
+        return self._fixed_ns + self._written_ns + flat.cost_ns / flat.every + self._sample_ns / self._sample_every
 
     def _measured(self) -> float:
         """What a sampled step costs: by the clock, at least what was timed itself."""
         timed = sum(probe.cost_ns for name, probe in self.probes.items() if name != "flat_norm")
         return max(sampled_cost(list(self._durations)), timed)
+
+    def _parts(self) -> str:
+        if not self.on_device:
+            return ""
+        flat = self.probes["flat_norm"]
+        shares = (self._fixed_ns, self._written_ns, flat.cost_ns / flat.every, self._sample_ns / self._sample_every)
+        hooks, writer, norm, samples = (share / max(self._step_ns, 1.0) for share in shares)
+        return f": hooks {hooks:.2%}, writer {writer:.2%}, norm {norm:.2%}, a closer look at one step in {self._sample_every} {samples:.2%}"
 
     def _writer_ns(self) -> float:
         """The writing thread's time for a step."""

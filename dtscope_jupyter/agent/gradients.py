@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 _LESSONS = 40
 """Backwards after which no bucket changes."""
+_FINAL_LESSONS = 4
 _ALERT_STEPS = 20
+_PROBES = ("local_norm", "local_check", "synced_norm", "flat_norm")
 _MOST = 4096
 
 
@@ -52,7 +54,17 @@ class Gradients(Collector):
         self._buffers: list[torch.Tensor] = []
         self._reduced = False
         self._alert = 0
-        self._lessons = 0
+        self._lessons = self._final = 0
+
+    def backward_begins(self) -> None:
+        """On a device gradients are stamped in the steps that are looked at closely, as each hook takes the interpreter's lock."""
+        if self.on:
+            self.parameters.listen(on=self._cost.sampled)
+
+    def quiet(self) -> bool:
+        """Whether no gradient is looked at in this step."""
+        learned = self._final >= _FINAL_LESSONS or self._lessons > _LESSONS
+        return not self.on or (learned and not self._alert and not any(map(self._cost.due, _PROBES)))
 
     def stop(self) -> None:
         """Takes the hooks off the parameters."""
@@ -62,7 +74,7 @@ class Gradients(Collector):
         """Numbers its parameters and hangs the hooks on."""
         if self.on:
             self.parameters.add(model)
-            self._lessons = 0
+            self._lessons = self._final = 0
 
     def bucket(self, bucket: Bucket) -> None:
         """DDP has filled a bucket and is about to reduce it."""
@@ -80,6 +92,9 @@ class Gradients(Collector):
     def after_backward(self) -> None:
         """DDP's gradients are synchronised now; others are local, or sharded and done."""
         if not self.on:
+            return
+        if self.quiet():
+            self._reduced, self._buffers = False, []
             return
         if self._reduced:
             self._reduced = False
@@ -110,7 +125,7 @@ class Gradients(Collector):
 
     def before_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Gradients of what is in no bucket are as synchronised as they get."""
-        if not self.on:
+        if not self.on or not (self._alert or any(map(self._cost.due, _PROBES))):
             return
         rest = [p for group in optimizer.param_groups for p in group["params"] if not self.parameters.in_bucket(p)]
         if rest:
@@ -154,9 +169,10 @@ class Gradients(Collector):
 
     def _learn(self, bucket: Bucket) -> None:
         """Which parameters lie in it, while that still changes."""
-        if bucket.parameters is None or self._lessons > _LESSONS:
+        if bucket.parameters is None or self._lessons > _LESSONS or self._final > _FINAL_LESSONS:
             return
         self._lessons += bucket.index == 0
+        self._final += bucket.index == 0 and bucket.final
         self.parameters.final = bucket.final
         for parameter in bucket.parameters:
             number = self.parameters.number(parameter)

@@ -74,10 +74,25 @@ class Parameters:
             self._ids[id(parameter)] = number
             self._alive.append(weakref.ref(parameter))
             weakref.finalize(parameter, self._ids.pop, id(parameter), None)
-            self._handles.append(parameter.register_post_accumulate_grad_hook(_stamp(self.ready, number)))
+            self._hook(number, parameter)
             if id(parameter) in reduced:
                 self._reduced.add(number)
             self._unwritten.append((number, id(parameter) in reduced, _row(number, name, owner, parameter)))
+
+    def listen(self, *, on: bool) -> None:
+        """Hangs the hooks on or takes them off; before a backward."""
+        if on == bool(self._handles):
+            return
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        for number, reference in enumerate(self._alive) if on else ():
+            parameter = reference()
+            if parameter is not None:
+                self._hook(number, parameter)
+
+    def _hook(self, number: int, parameter: torch.Tensor) -> None:
+        self._handles.append(parameter.register_post_accumulate_grad_hook(_stamp(self.ready, number)))
 
     def take(self) -> list[int]:
         """The times since the last call, by number; 0 where no gradient came."""

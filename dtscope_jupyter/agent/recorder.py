@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows to disk: bounded memory, one daemon thread a rank, a block a table each 100 ms.
+"""Rows to disk: bounded memory, one daemon thread a rank, a block a table each 100 ms; beside a device 190 ms, where it takes long.
 
 Collectors keep raw events of their own; the thread asks them (`add_source`) to turn these into rows, so
 that hooks do no more than append. A full buffer drops its oldest rows, and `notes` counts them.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 PERIOD_S = 0.1
+PATIENT_S = 0.19
+_SHARE = 0.003
+_BREATH_S, _BREATH_EVERY_NS = 50e-6, 200_000
 CAPACITY = 65_536
 Row = tuple[Any, ...]
 
@@ -48,7 +52,9 @@ class Recorder:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._breathed = 0
         self.thread_s = 0.0
+        self.longest_s = PERIOD_S
 
     def start(self) -> None:
         """Starts the writing thread, once."""
@@ -98,13 +104,16 @@ class Recorder:
         with self._flushing:
             if self._closed:
                 return
+            self._breathed = clock.now()
             with capture.between() as free:
                 for drain in tuple(self._sources) if free or final else ():
                     drain(final)
+                    self._breathe(final=final)
             self._count_losses()
             for table, rows in self._rows.items():
                 if rows:
                     self._write(table, [rows.popleft() for _ in range(len(rows))])
+                    self._breathe(final=final)
 
     def close(self) -> None:
         """Writes the rest and closes the files; idempotent."""
@@ -119,9 +128,9 @@ class Recorder:
             self._writers.clear()
 
     def _work(self) -> None:
-        import time
-
-        while not self._wake.wait(PERIOD_S):
+        period = PERIOD_S
+        while not self._wake.wait(period):
+            before = time.thread_time()
             try:
                 self.flush()
                 os.utime(self._folder / "rank.json")
@@ -131,6 +140,13 @@ class Recorder:
                 _log.exception("dtscope: can't write to %s", self._folder)
                 self.note("warning", "recorder", text=f"{type(error).__name__}: {error}")
             self.thread_s = time.thread_time()
+            period = min(max((self.thread_s - before) / _SHARE, PERIOD_S), self.longest_s)
+
+    def _breathe(self, *, final: bool) -> None:
+        """Lets go of the interpreter's lock now and then, so that a backward's hooks never wait for a whole flush."""
+        if not final and clock.now() - self._breathed > _BREATH_EVERY_NS:
+            time.sleep(_BREATH_S)
+            self._breathed = clock.now()
 
     def _count_losses(self) -> None:
         for kind, counter in (("dropped", self._dropped), ("thinned", self._thinning.counts)):

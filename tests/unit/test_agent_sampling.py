@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is looked at closely on a device, how often, and what is told of the other steps."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtscope_jupyter.agent.cost import Cost, sampled_cost
+from dtscope_jupyter.agent.counted import Call, Counted
+from dtscope_jupyter.agent.recorder import Recorder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _cost(tmp_path: Path, budget: float) -> Cost:
+    return Cost(Recorder(tmp_path, 0, 10**6), budget)
+
+
+def test_on_a_device_all_probes_share_rare_steps(tmp_path: Path) -> None:
+    cost = _cost(tmp_path, 0.01)
+    cost.begin_on_device()
+    due = []
+    for _ in range(256):
+        due.append({name for name in ("local_norm", "synced_norm", "events", "tiles") if cost.due(name)})
+        if cost.sampled:
+            cost.spent("events", 10**9)
+        cost.step_closed()
+    closely = [step for step, names in enumerate(due) if names]
+    assert all(len(names) in (0, 4) for names in due)
+    assert closely[:2] == [0, 16]
+    assert closely[-3:] == [64, 128, 192]
+
+
+def test_what_nobody_measured_yet_stays_rare(tmp_path: Path) -> None:
+    cost = _cost(tmp_path, 0.01)
+    cost.step_closed()
+    cost.begin_on_device()
+    for _ in range(17):
+        cost.step_closed()
+    assert [cost.due("flat_norm"), cost.sampled] == [False, False]
+
+
+@given(st.integers(1, 8), st.integers(0, 10**7), st.integers(1, 10**8))
+def test_a_sampled_step_costs_what_it_and_the_next_take_longer(late: int, cost: int, step: int) -> None:
+    pattern = [(True, step + cost // late), (False, step + cost - cost // late)] + [(False, step)] * 6
+    assert sampled_cost(pattern * 4) == pytest.approx(cost)
+    assert sampled_cost([(False, step)] * 9) == 0
+
+
+def test_counted_calls_are_told_only_of_a_stuck_step() -> None:
+    group: Any = SimpleNamespace(name="g", size=2)
+    counted = Counted()
+    for seq, bucket in ((7, 0), (8, 1)):
+        counted.add(Call(3, "all_reduce", group, 64, torch.float32, torch.Size([16]), bucket, "backward", seq, 1000 * seq))
+    assert counted.overdue(8500, 1000) == []
+    told = counted.overdue(10_000, 1000)
+    assert [(operation.seq, operation.row(3)[13]) for operation in told] == [(8, "scheduled")]
+    assert counted.overdue(20_000, 1000) == []
+    assert counted.close(3) == told
+    assert counted.closed == {3: True}
+    counted.add(Call(4, "all_gather", group, 64, None, None, None, None, 9, 9000))
+    counted.close(4)
+    assert counted.closed == {3: True, 4: False}
