@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter import intervals
-from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, among, codes, distinct, ints, is_any
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, among, codes, distinct, ints, is_any, reals
 from dtscope_jupyter.analysis.lines import Axis, Groups
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _host_compute(tables: Tables, seen: _Seen) -> Events:
     steps = tables["steps"]
     rank, step, start, end = (ints(steps, name) for name in ("rank", "step", "start_ns", "end_ns"))
     source = source_codes(steps)
-    keep = seen.missing(rank, step) & (start != NONE) & (end != NONE)
+    keep = seen.missing(rank, step) & (start != NONE) & (end != NONE) & _told(tables, rank, step)
     rank, step, start, end, source = (column[keep] for column in (rank, step, start, end, source))
     line = np.arange(len(rank), dtype=np.int64)
     blocked = _waits(tables["host"], (rank, start, end))
@@ -171,6 +171,14 @@ def _host_compute(tables: Tables, seen: _Seen) -> Events:
     nothing = np.full(len(row), -1, np.int64)
     times = (free[0] - axis.shift[row], free[1] - axis.shift[row])
     return Events(rank[row], step[row], *times, source[row], dict.fromkeys(KEYS, nothing), {key: [] for key in KEYS})
+
+
+def _told(tables: Tables, rank: Ints, step: Ints) -> Bools:
+    """All but the steps in which a rank on a device only counted its collectives, as it does in most."""
+    known = ~np.isnan(reals(tables["steps"], "comm_ms"))
+    calls = distinct(pair(ints(tables["collectives"], "rank"), ints(tables["collectives"], "step")))
+    told: Bools = known | ~np.isin(rank, np.unique(rank[known])) | among(pair(rank, step), calls)
+    return told
 
 
 def _waits(host: pa.Table, steps: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:

@@ -48,7 +48,8 @@ def subtitle(tables: Mapping[str, pa.Table], scene: Scene, world_size: int) -> s
     present = len(scene.ranks)
     parts = [count(present, "rank") if world_size <= present else f"{present} of {world_size} ranks"]
     devices = tables["devices"].select(["rank", "name"]).group_by(["rank", "name"]).aggregate([])
-    names = sorted(set(pc.drop_null(devices["name"]).to_pylist()))
+    devices = devices.filter(pc.is_valid(devices["name"]))
+    names = sorted(set(devices["name"].to_pylist()))
     if len(names) == 1:
         parts.append(f"{len(devices)} × {names[0]}" if len(devices) > 1 else names[0])
     parts.extend(sorted(set(pc.drop_null(tables["groups"]["backend"]).to_pylist()) - {"undefined"}))
