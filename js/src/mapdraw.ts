@@ -141,6 +141,8 @@ interface Bins {
   readonly order: readonly number[];
   readonly data: Float32Array;
   readonly columns: number;
+  /** Place in the table of colours plus 1, 0 where unknown: what is worse has the higher place, so that places compare as values do. */
+  places: { range: MapState["range"]; of: Uint16Array } | null;
 }
 
 const kept = new WeakMap<StepMatrix, Bins>();
@@ -163,9 +165,22 @@ function binned(s: MapState, h: number, level: number): Bins {
       if (v > data[to + c]) data[to + c] = v;
     }
   });
-  const bins = { key, order: s.order, data, columns: grid.columns };
+  const bins: Bins = { key, order: s.order, data, columns: grid.columns, places: null };
   kept.set(s.matrix, bins);
   return bins;
+}
+
+function placesOf(bins: Bins, s: MapState): Uint16Array {
+  if (bins.places?.range === s.range) return bins.places.of;
+  const sign = METRICS[s.metric].worse === "high" ? 1 : -1;
+  const cost = costs(s.metric, s.range);
+  const of = new Uint16Array(bins.data.length);
+  for (let k = 0; k < of.length; k++) {
+    const v = bins.data[k];
+    if (v > Number.NEGATIVE_INFINITY) of[k] = 1 + Math.round(cost(sign * v) * 255);
+  }
+  bins.places = { range: s.range, of };
+  return of;
 }
 
 /** One pixel for each part of the map, the worst of what falls into it. */
@@ -173,16 +188,16 @@ export function paintPixels(pixels: Uint32Array, w: number, h: number, s: MapSta
   const columns = s.to - s.from;
   const level = Math.max(0, Math.min(Math.floor(Math.log2(columns / w)) - 1, s.matrix.pyramids[s.metric].levels.length - 1));
   const bins = binned(s, h, level);
-  const sign = METRICS[s.metric].worse === "high" ? 1 : -1;
-  const of = costs(s.metric, s.range);
+  const places = placesOf(bins, s);
   const edges = Int32Array.from({ length: w + 1 }, (_, x) => s.from + Math.floor((x * columns) / w));
+  const firsts = Int32Array.from({ length: w }, (_, x) => edges[x] >> level);
+  const ends = Int32Array.from({ length: w }, (_, x) => Math.max(firsts[x] + 1, Math.min(bins.columns, ((edges[x + 1] - 1) >> level) + 1)));
   for (let y = 0; y < h; y++) {
+    const row = y * bins.columns;
     for (let x = 0; x < w; x++) {
-      const from = edges[x] >> level;
-      const to = Math.max(from + 1, Math.min(bins.columns, ((edges[x + 1] - 1) >> level) + 1));
-      let worst = Number.NEGATIVE_INFINITY;
-      for (let k = y * bins.columns + from; k < y * bins.columns + to; k++) if (bins.data[k] > worst) worst = bins.data[k];
-      if (worst > Number.NEGATIVE_INFINITY) pixels[y * w + x] = table[Math.round(of(sign * worst) * 255)];
+      let worst = 0;
+      for (let k = row + firsts[x]; k < row + ends[x]; k++) if (places[k] > worst) worst = places[k];
+      if (worst) pixels[y * w + x] = table[worst - 1];
     }
   }
 }
