@@ -23,7 +23,7 @@ from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.counted import Call, Counted
 from dtscope_jupyter.agent.device_times import DeviceTimes
 from dtscope_jupyter.agent.final_wait import FinalWait
-from dtscope_jupyter.agent.groups import Group, Groups
+from dtscope_jupyter.agent.groups import P2P, Groups, sequence
 from dtscope_jupyter.agent.operation import Operation
 from dtscope_jupyter.agent.operations import METHODS, Method
 from dtscope_jupyter.agent.patches import Patches
@@ -41,7 +41,6 @@ _ANNOUNCE_NS = 10**9
 _MOST_PENDING = 16_384
 _LAST_ENDS_NS = 100_000_000
 _UNSEEN = object()
-_P2P = frozenset({"send", "recv"})
 
 
 class Collectives(Collector):
@@ -125,9 +124,9 @@ class Collectives(Collector):
         known = self.groups.of(group)
         message = method.read(args, known.size)
         tensor = message.tensor
-        if tensor is None or not tensor.is_cuda or method.operation in _P2P:
+        if tensor is None or not tensor.is_cuda or method.operation in P2P:
             return False
-        seq = _sequence(method.operation, known, group)
+        seq = sequence(method.operation, known, group)
         shape = None if tensor.is_sparse else tensor.shape
         kind = message.bytes, tensor.dtype, shape, self._bucket
         self.counted.add(Call(progress.step, method.operation, known, *kind, progress.phase, seq, now()))
@@ -144,7 +143,7 @@ class Collectives(Collector):
             progress.collective(f"{name} {message.bytes}", line, begun)
         phase = progress.phase or ("forward" if sharded else None)
         operation = Operation(name, known, message, progress.step, phase, begun)
-        operation.bucket, operation.line, operation.seq = self._bucket, line, _sequence(name, known, group)
+        operation.bucket, operation.line, operation.seq = self._bucket, line, sequence(name, known, group)
         if self._bucket is not None:
             self._bucket_line = line
             self._in_bucket.append(operation)
@@ -250,7 +249,7 @@ class Collectives(Collector):
     def _try_issued(self, operation: Operation, work: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             options = kwargs.get("opts") or (args[-1] if args else None)
-            asynchronous = operation.name in _P2P or bool(getattr(options, "asyncOp", True))
+            asynchronous = operation.name in P2P or bool(getattr(options, "asyncOp", True))
             self.issued(operation, work, asynchronous=asynchronous, tensors=args)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
@@ -288,8 +287,7 @@ class Collectives(Collector):
 
     def functional(self, operation: Operation, *, ended: bool) -> None:
         """C++ has issued it and keeps the Work; `ended` where it has waited as well."""
-        operation.asynchronous, operation.source = not ended, "host"
-        operation.returned = now()
+        operation.asynchronous, operation.source, operation.returned = not ended, "host", now()
         self.agent.progress.collective_over(operation.returned)
         if operation.events is not None:
             self._devices.issued(operation, None if ended else _UNSEEN)
@@ -299,7 +297,7 @@ class Collectives(Collector):
 
     def _rehearse(self, operation: Operation, work: Any) -> None:
         """A slow link, as asked for: the call itself takes as long, since C++ waits for its own futures only."""
-        delay = self._delay_s(operation) if operation.name not in _P2P else 0.0
+        delay = self._delay_s(operation) if operation.name not in P2P else 0.0
         if delay:
             operation.end = now() + int(delay * 1e9)
             work.wait()
@@ -383,14 +381,6 @@ class Collectives(Collector):
     def _wait_row(self, step: int, start: int, end: int, name: str, line: str | None) -> None:
         self._overlap.blocked.append((start, end))
         self.agent.recorder.add("host", (step, "collective_wait", start + OFFSET_NS, end + OFFSET_NS, None, name, line))
-
-
-def _sequence(name: str, known: Group, group: Any) -> int:
-    """The number that the operation is about to get; messages are counted apart, as the runtime does."""
-    if name in _P2P:
-        known.messages += 1
-        return known.messages
-    return int(group._get_sequence_number_for_group()) + 1  # noqa: SLF001
 
 
 def _follow(operation: Operation, work: Any) -> None:

@@ -13,6 +13,8 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from dtscope_jupyter.agent.recorder import Recorder
 
+P2P = frozenset({"send", "recv"})
+
 
 class Group:
     """A process group: its name, size and own count of sends and receives."""
@@ -56,6 +58,14 @@ class Groups:
     def _write(self, group: Any, known: Group) -> None:
         description = group.group_desc
         self._recorder.add("groups", (known.name, None if description == "undefined" else description, backend(group), known.ranks))
+
+
+def sequence(name: str, known: Group, group: Any) -> int:
+    """The number that the operation is about to get; messages are counted apart, as the runtime does."""
+    if name in P2P:
+        known.messages += 1
+        return known.messages
+    return int(group._get_sequence_number_for_group()) + 1  # noqa: SLF001
 
 
 def _ranks(group: Any) -> list[int] | None:
