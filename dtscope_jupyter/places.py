@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import rundir
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.launch.warm import working_directory
 
 if TYPE_CHECKING:
     from dtscope_jupyter.rundir import Attempt
@@ -21,6 +20,14 @@ if TYPE_CHECKING:
 FOLDER = "dtscope-runs"
 
 _LONGEST_NAME = 100
+
+
+def working_directory() -> str:
+    """The working directory; DtscopeError where it has been removed."""
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise DtscopeError("the notebook's working directory is gone: os.chdir to one that exists") from error
 
 
 def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Attempt:

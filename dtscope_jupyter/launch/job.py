@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from dtscope_jupyter.launch import values
 from dtscope_jupyter.launch.failure import Failure, describe_exit, first
 from dtscope_jupyter.launch.tail import last_lines
-from dtscope_jupyter.launch.warm import Warm, sys_path, working_directory
+from dtscope_jupyter.launch.warm import Warm, sys_path
 from dtscope_jupyter.launch.world import Rank, World, read_exit
+from dtscope_jupyter.places import working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch.environment import read_at_import, server_environment
+from dtscope_jupyter.places import working_directory
 
 if TYPE_CHECKING:
     import signal
@@ -177,14 +177,6 @@ class Warm:
 def sys_path() -> list[str]:
     """The import path of the moment, with the working directory in place of ""."""
     return [entry or working_directory() for entry in sys.path]
-
-
-def working_directory() -> str:
-    """The working directory; DtscopeError where it has been removed."""
-    try:
-        return str(Path.cwd())
-    except OSError as error:
-        raise DtscopeError("the notebook's working directory is gone: os.chdir to one that exists") from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

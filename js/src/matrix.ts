@@ -124,8 +124,10 @@ export class StepMatrix {
     }
     const sorted = Float64Array.from(seen).sort();
     const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
-    // A few far outliers, such as the first step, must not pale the rest.
-    return { median: at(0.5), high: at(0.97), largest: sorted.at(-1) ?? Number.NaN };
+    // A few far outliers, such as the first step, must not pale the rest; of a short run the whole first step lies beyond.
+    const share = grid.columns >= 4 ? Math.min(0.97, 1 - 1 / grid.columns) : 0.97;
+    const high = sorted[Math.max(0, Math.ceil(share * sorted.length - 1e-9) - 1)] ?? Number.NaN;
+    return { median: at(0.5), high, largest: sorted.at(-1) ?? Number.NaN };
   }
 
   private admit(step: number): boolean {

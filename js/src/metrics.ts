@@ -35,7 +35,7 @@ export const METRICS = {
     label: "Wait",
     unit: "ms",
     worse: "high",
-    what: "for the last rank in collectives, ms a step",
+    what: "for the last rank, ms a step, summed over collectives",
     means: "Sum over the step's collectives of the latest start over ranks minus this rank's start.",
   },
   step: {
