@@ -98,7 +98,7 @@ class TestCapture:
         assert profile is not None
         capsys.readouterr()
         shell.run_cell("%dtscope stop")
-        assert re.fullmatch(r"dtscope: dtscope-runs/\S+: 2 ranks ended after \d+ s\n", capsys.readouterr().out)
+        assert re.search(r"^dtscope: dtscope-runs/\S+: 2 ranks ended after \d+ s$", capsys.readouterr().out, re.MULTILINE)
         until(lambda: profile.run is not None)
         assert "ranks ended" not in capsys.readouterr().err
         assert "no stacks could be taken of dtscope-runs" in str(shell.run_cell("%dtscope capture stacks").error_in_exec)

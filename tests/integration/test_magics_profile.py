@@ -123,7 +123,7 @@ class TestFailure:
         assert isinstance(error, RankError)
         assert str(error) == "rank 1: ValueError: no such luck"
         output = capsys.readouterr().out
-        assert output.count("ValueError: no such luck") == 2  # once in the traceback, once as the cell's error
+        assert output.count("ValueError: no such luck") == 3  # in the report's first line, the traceback and the cell's error
         line = 1 + cell.splitlines().index("    raise ValueError('no such luck')")
         assert f"Cell In[{shell.execution_count}], line {line}" in output
         assert "interactiveshell.py" not in output
