@@ -141,9 +141,9 @@ def test_a_stuck_rank_answers(running: Any) -> None:
 
 def test_stacks_by_signal_where_nobody_answers(running: Any) -> None:
     folder = running(LOOP + STUCK)
-    pid = rundir.read_json(folder / "rank.json")["pid"]
-    number = rundir.read_json(folder / "rank.json")["stack_signal"]
-    os.kill(pid, number)
+    _wait(lambda: "stack_signal" in rundir.read_json(folder / "rank.json"))
+    identity = rundir.read_json(folder / "rank.json")
+    os.kill(identity["pid"], identity["stack_signal"])
     _wait(lambda: "Thread" in (folder / "stacks-signal.txt").read_text())
 
 
