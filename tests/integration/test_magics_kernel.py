@@ -99,7 +99,8 @@ done = True"""
 
 def test_an_error_is_the_cells_own_output(kernel: Kernel) -> None:
     reply, outputs = kernel.run("%%dtscope profile -n 2\nx = 1\n1 / 0")
-    assert (reply["status"], reply["ename"], reply["evalue"]) == ("error", "RankError", "rank 0: ZeroDivisionError: division by zero")
+    assert (reply["status"], reply["ename"]) == ("error", "RankError")
+    assert reply["evalue"] in {f"rank {rank}: ZeroDivisionError: division by zero" for rank in (0, 1)}
     assert outputs[-1]["traceback"][2:4] == ["  Cell In[2], line 3, in <module>", "    1 / 0"]
 
 
