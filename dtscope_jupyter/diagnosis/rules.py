@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import networkx as nx
     import pyarrow as pa
 
+_NOTHING = 0.001
+"""A late rank that costs less than this share of a step costs nothing."""
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
@@ -47,12 +49,18 @@ def diagnose(tables: Mapping[str, pa.Table], *, topology: nx.MultiGraph[str] | N
         The findings: stuck and wrong runs first, then by cost. Costs are shares of the time lost, never more than that together.
     """
     evidence = Evidence({**schema.empty_tables(), **tables}, topology, live)
-    found = [straggler.priced(each) if each.kind == "straggler" else each for each in _costs(evidence, _find(evidence))]
+    found = _worth(_costs(evidence, _find(evidence)), evidence.steps.typical_ms if len(evidence.steps.ids) else 0.0)
+    found = [straggler.priced(each) if each.kind == "straggler" else each for each in found]
     found += insufficient_data.find(evidence, verdict=bool(found))
     found.sort(key=lambda each: (_ORDER[each.severity], -_weight(each), each.kind, each.cause, each.ranks))
     usable = int(evidence.steps.usable.sum()) if len(evidence.steps.ids) else 0
     typical = evidence.steps.typical_ms if usable else 0.0
     return Diagnosis(found, evidence.ranks.tolist(), usable, typical, remarks=_remarks(evidence))
+
+
+def _worth(found: list[Finding], typical_ms: float) -> list[Finding]:
+    """All but late ranks that nobody loses anything by."""
+    return [each for each in found if each.kind != "straggler" or each.cost_ms > _NOTHING * typical_ms]
 
 
 def _remarks(evidence: Evidence) -> tuple[str, ...]:

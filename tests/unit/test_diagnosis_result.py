@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jsonschema
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from dtscope_jupyter import simulate
@@ -16,9 +18,6 @@ from dtscope_jupyter.diagnosis.expect import expect
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.simulate import Fault
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
 FAULTS = [
@@ -139,3 +138,14 @@ def test_an_expectation_nobody_knows_is_an_error_of_the_caller() -> None:
         expect(run).no_findings(above="loud")
     with pytest.raises(DtscopeError, match="no kind of finding 'slow'"):
         expect(run).finding("slow")
+
+
+def test_a_late_rank_that_costs_nothing_is_no_finding() -> None:
+    """Where the host is busy all the time, as in steps bound by it, nothing can be won from a rank that comes last."""
+    tables = dict(simulate.run(4, 30, [Fault("straggler", "compute", (2,))], seed=7))
+    assert [each.kind for each in diagnose(tables).findings] == ["straggler"]
+    steps = tables["steps"]
+    longest = pc.max(pc.subtract(steps["end_ns"], steps["start_ns"])).as_py() / 1e6
+    place = steps.schema.get_field_index("compute_ms")
+    tables["steps"] = steps.set_column(place, steps.schema.field(place), pa.array([longest] * len(steps), pa.float64()))
+    assert not [each for each in diagnose(tables).findings if each.kind == "straggler"]
