@@ -26,7 +26,12 @@ class Bucket:
     final: bool = True
 
     def gradients(self) -> list[torch.Tensor]:
-        """The local gradients (over `scale`) as flat views, in the order of `parameters`; [] where that is not known."""
+        """The local gradients (over `scale`), in the order of `parameters`; [] where that is not known.
+
+        Flat views of the buffer; a sparse gradient has a bucket of its own and is the buffer.
+        """
         if self.parameters is None:
             return []
+        if self.buffer.is_sparse:
+            return [self.buffer]
         return list(self.buffer.view(-1).split([parameter.numel() for parameter in self.parameters]))

@@ -150,8 +150,10 @@ class Agent:
             return
         if collector is not None:
             collector.on = False
-        _log.warning("dtscope: collector %s switched itself off", name, exc_info=error)
-        self.recorder.note("collector", name, text=f"switched itself off: {type(error).__name__}: {error}")
+        reason = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        _log.warning("dtscope: collector %s switched itself off (training goes on): %s", name, reason)
+        _log.debug("dtscope: collector %s failed here", name, exc_info=error)
+        self.recorder.note("collector", name, text=f"switched itself off: {reason}")
         if collector is not None:
             with contextlib.suppress(Exception):
                 collector.stop()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from dtscope_jupyter.agent import readings
 from dtscope_jupyter.agent.clock import now
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Faults:
         for fault in self._due("nan"):
             if bucket.index == 0:
                 self._tell(fault)
-                bucket.buffer.view(-1)[0] = float("nan")
+                readings.stored(bucket.buffer).view(-1)[:1] = float("nan")
 
     def after_backward(self) -> None:
         """Gradients are there: local ones without DDP, synchronised with it."""
@@ -91,7 +92,7 @@ class Faults:
         loose = gradients.loose() if faults and gradients is not None else []
         for fault in faults if loose else ():
             self._tell(fault)
-            loose[0].view(-1)[0] = float("nan")
+            readings.stored(loose[0]).view(-1)[:1] = float("nan")
         for fault in self._due("desync"):
             if fault.get("what", "values") == "values" and gradients is not None:
                 self._tell(fault)

@@ -5,7 +5,7 @@
 Ready times and one flat norm of all synchronised gradients come with every step, norms of single parameters as often as
 the budget allows. Nothing here adds a collective, gathers a parameter or moves a random number. Under DDP local norms
 are taken in the bucket hook and synchronised ones as the backward returns; elsewhere as it returns and as the
-optimizer begins. Of a sharded parameter only this rank's part is looked at.
+optimizer begins. Of a sharded parameter only this rank's part is looked at, of a sparse gradient the values it stores.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Gradients(Collector):
         self._part = Part()
         self._parts: deque[Part] = deque(maxlen=_MOST)
         self._buffers: list[torch.Tensor] = []
-        self._reduced = False
+        self._reduced = self._sparse = self._told = False
         self._alert = 0
         self._lessons = self._final = 0
 
@@ -83,7 +83,8 @@ class Gradients(Collector):
         self._reduced = True
         buffer = bucket.buffer
         self._learn(bucket)
-        if not buffer.is_sparse and self._local_due(lambda: [buffer]):
+        self._sparse |= buffer.is_sparse
+        if self._local_due(lambda: [buffer]):
             views, members = bucket.gradients(), bucket.parameters or []
             self._timed("local_norm", lambda: self._measure(self._part.locals, members, views, count=True, scale=bucket.scale), buffer)
         if bucket.in_place and not buffer.is_sparse:
@@ -109,7 +110,7 @@ class Gradients(Collector):
             return True
         if not self._cost.due("local_check"):
             return False
-        looked: list[torch.Tensor] = [tensor for tensor in tensors() if tensor.layout is torch.strided]
+        looked: list[torch.Tensor] = tensors()
         if not looked:
             return False
         found: list[float] = []
@@ -117,6 +118,9 @@ class Gradients(Collector):
         return not all(map(math.isfinite, found))
 
     def _check(self, tensors: list[torch.Tensor]) -> list[float]:
+        _, tensors = self._readable(tensors, tensors)
+        if not tensors:
+            return []
         norms = readings.norms(tensors)
         if norms.is_cuda:
             self._part.checks.append(readings.Reading(norms))
@@ -137,7 +141,8 @@ class Gradients(Collector):
 
     def spoil(self) -> None:
         """Makes the synchronised gradients of DDP models other than those of the other ranks; for a rehearsal."""
-        for tensor in {t.data_ptr(): t for t in (*self._buffers, *_gradients(self.parameters.bucketed())[1])}.values():
+        reduced = map(readings.stored, (*self._buffers, *_gradients(self.parameters.bucketed())[1]))
+        for tensor in {t.data_ptr(): t for t in reduced}.values():
             tensor.mul_(1.5)
 
     def _synchronised(self, parameters: list[torch.Tensor]) -> None:
@@ -145,10 +150,13 @@ class Gradients(Collector):
         if self._alert or self._cost.due("synced_norm"):
             self._timed("synced_norm", lambda: self._measure(self._part.synced, parameters, None, count=False), *buffers)
         if self._cost.due("flat_norm"):
-            tensors = buffers or _gradients(parameters)[1]
+            tensors = buffers
+            if self._sparse or not buffers:
+                tensors = buffers + [g for g in _gradients(parameters)[1] if g.is_sparse or not buffers]
             self._timed("flat_norm", lambda: self._flat(tensors), *tensors)
 
     def _flat(self, tensors: list[torch.Tensor]) -> None:
+        _, tensors = self._readable(tensors, tensors)
         if tensors:
             self._part.flat.append(readings.Reading(readings.norms(tensors)))
 
@@ -157,8 +165,10 @@ class Gradients(Collector):
     ) -> None:
         if gradients is None:
             parameters, gradients = _gradients(parameters)
-        gradients = [g for g in gradients if g.layout is torch.strided]
-        if not gradients or len(gradients) != len(parameters):
+        if len(gradients) != len(parameters):
+            return
+        parameters, gradients = self._readable(parameters, gradients)
+        if not gradients:
             return
         numbers = [self.parameters.number(parameter) for parameter in parameters]
         norms = readings.norms(gradients)
@@ -166,6 +176,17 @@ class Gradients(Collector):
         if count and (self._alert or (not norms.is_cuda and not math.isfinite(float(norms.sum())))):
             counts = readings.Reading(readings.nonfinite(gradients))
         into.append(Norms(numbers, readings.Reading(norms), counts, scale))
+
+    def _readable(self, parameters: list[torch.Tensor], gradients: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """What can be read of the gradients, and the parameters it is of; of what can't, a note says so once."""
+        if all(gradient.layout is torch.strided for gradient in gradients):
+            return parameters, gradients
+        pairs = [(parameter, readings.held(gradient)) for parameter, gradient in zip(parameters, gradients, strict=True)]
+        readable = [(parameter, values) for parameter, values in pairs if values is not None]
+        if len(readable) < len(pairs) and not self._told:
+            self._told = True
+            self.agent.recorder.note("collector", self.name, text="sparse gradients on a device are left out: reading them makes it wait")
+        return [parameter for parameter, _ in readable], [values for _, values in readable]
 
     def _learn(self, bucket: Bucket) -> None:
         """Which parameters lie in it, while that still changes."""

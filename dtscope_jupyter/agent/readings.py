@@ -31,6 +31,24 @@ class Reading:
         return [float(value) for value in self._values.tolist()]
 
 
+def held(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The values that a tensor stores: itself, or those of a sparse one with duplicates summed.
+
+    None for a sparse one on a device, since summing its duplicates would wait for the device, and for other layouts.
+    """
+    if tensor.layout is torch.strided:
+        return tensor
+    if tensor.layout is not torch.sparse_coo or tensor.is_cuda:
+        return None
+    with torch.no_grad():
+        return tensor.coalesce().values()
+
+
+def stored(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor: itself, or what a sparse one stores, duplicates apart; writing there changes the tensor."""
+    return tensor._values() if tensor.is_sparse else tensor  # noqa: SLF001 # values() refuses what isn't coalesced
+
+
 def norms(tensors: list[torch.Tensor]) -> torch.Tensor:
     """L2 norm of each as one vector, by one multi-tensor call."""
     with torch.no_grad():

@@ -87,10 +87,10 @@ class SeenGroup(ProcessGroup):
 
     def _bucket(self, index: int, buffer: torch.Tensor) -> Bucket:
         """With a built-in hook of DDP's the buffer is what that has made of it."""
-        if not self.plain or buffer.is_sparse:
+        if not self.plain:
             return Bucket(index, buffer, None, 1.0, in_place=False)
         members = self._layout.bucket(index, buffer.numel())
-        return Bucket(index, buffer, members, self._scale, in_place=True, final=self._layout.final)
+        return Bucket(index, buffer, members, self._scale, in_place=not buffer.is_sparse, final=self._layout.final)
 
 
 def _delegate(name: str) -> Callable[..., Any]:

@@ -52,7 +52,7 @@ class TileCollector(Collector):
         cost.spent("tiles", thread_time_ns() - used)
 
     def _take(self, number: int, gradient: torch.Tensor, time: int) -> None:
-        if gradient.numel() == 0:
+        if gradient.numel() == 0 or gradient.layout is not torch.strided:
             return
         with torch.no_grad():
             cells, counts = tiles.pooled(gradient), tiles.histogram(gradient)
