@@ -54,7 +54,11 @@ class Table:
 
     def empty(self) -> pa.Table:
         """A table of this schema with no row."""
-        return self.arrow.empty_table()
+        return self._empty
+
+    @cached_property
+    def _empty(self) -> pa.Table:
+        return pa.table([pa.nulls(0, field.type) for field in self.arrow], schema=self.arrow)  # `empty_table` imports pandas
 
 
 def _integer(name: str, meaning: str, unit: str = "", *, required: bool = False) -> Column:

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from dtscope_jupyter import schema
 from dtscope_jupyter.agent import capture, clock
-from dtscope_jupyter.agent.columns import column
 from dtscope_jupyter.agent.thinning import Thinning
+from dtscope_jupyter.arrays import column
 from dtscope_jupyter.store import BlockWriter
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 class Batch:
     """Some events in file order: `events` are the complete ones, `skipped` counts what could not be decoded."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes | memoryview) -> None:
         """`text` is a JSON array; one of NO_JSON where it is not, but that numbers may be nan or inf."""
         self.skipped = 0
         try:
@@ -93,8 +93,8 @@ class Batch:
         found = (event for text in self._texts for event in _EXACT.decode(text))
         return [event for event in found if type(event) is ExactEvent]
 
-    def _decoded(self, text: bytes) -> list[Any]:
-        self._texts = [text]
+    def _decoded(self, text: bytes | memoryview) -> list[Any]:
+        self._texts: list[bytes | memoryview] = [text]
         try:
             return _EVENTS.decode(text)
         except msgspec.ValidationError:
@@ -107,7 +107,7 @@ class Batch:
         return [event for event, _ in pairs]
 
 
-def mended(text: bytes) -> bytes:
+def mended(text: bytes | memoryview) -> bytes:
     """With null for nan and inf, which old Kineto writes as numbers."""
     return _NO_NUMBER.sub(rb"\1null", text)
 

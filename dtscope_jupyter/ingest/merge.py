@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dtscope_jupyter import schema
+from dtscope_jupyter import arrays, schema
 from dtscope_jupyter.ingest import jobs, rows
 from dtscope_jupyter.ingest.duplicates import without_duplicates
 
@@ -75,7 +76,7 @@ def _set_rank(part: Part, rank: int) -> None:
     part.rank = rank
     for name, table in part.tables.items():
         place = table.column_names.index("rank")
-        part.tables[name] = table.set_column(place, table.schema.field("rank"), pa.repeat(pa.scalar(rank, pa.int32()), len(table)))
+        part.tables[name] = table.set_column(place, table.schema.field("rank"), arrays.of_numpy(np.full(len(table), rank, np.int32)))
 
 
 def _overlap(before: Part, part: Part) -> bool:
@@ -116,10 +117,11 @@ def _coded(table: pa.Table, names: set[str]) -> pa.Table:
 
 def _groups(table: pa.Table) -> pa.Table:
     """One row a rank and process group: the first value that is known, and the furthest progress."""
-    if len(table) < 2 or not _repeats(table):  # noqa: PLR2004
+    told = table.to_pylist()
+    if len({(row["rank"], row["process_group"]) for row in told}) == len(told):
         return table
     merged: dict[tuple[int, str], dict[str, Any]] = {}
-    for row in table.to_pylist():
+    for row in told:
         known = merged.setdefault((row["rank"], row["process_group"]), row)
         for name, value in row.items():
             if name.startswith("last_") and value is not None:
@@ -127,8 +129,3 @@ def _groups(table: pa.Table) -> pa.Table:
             elif known[name] is None:
                 known[name] = value
     return rows.from_rows("groups", list(merged.values()))
-
-
-def _repeats(table: pa.Table) -> bool:
-    pairs = table.select(["rank", "process_group"])
-    return len(pairs.group_by(["rank", "process_group"]).aggregate([])) < len(table)

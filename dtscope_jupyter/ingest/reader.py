@@ -25,6 +25,7 @@ PIECE_BYTES = 2**19
 MAX_EVENT_BYTES = 64 * 2**20
 _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BOUNDARY = re.compile(rb"\}(\s*,\s*)\{")
+_CLOSING = ord("]")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _TRIES, _SALVAGES = 8, 64
 _AROUND = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -43,7 +44,7 @@ class Reader:
         """The events in file order, half a MiB of text at a time; Unreadable where there is no list of events."""
         buffer = self._head()
         while piece := self._stream.read(PIECE_BYTES):
-            buffer = b"".join((buffer, piece))
+            buffer = bytearray().join((buffer, piece))
             if len(buffer) < PIECE_BYTES:
                 continue
             if len(buffer) > MAX_EVENT_BYTES:
@@ -52,11 +53,12 @@ class Reader:
                 return
             if (cut := _cut(buffer)) is not None:
                 batch, end = cut
-                buffer = b"[" + buffer[end:]
                 yield batch
-        yield self._tail(buffer)
+                del batch  # else two of them are in memory
+                buffer = bytearray().join((b"[", memoryview(buffer)[end:]))
+        yield self._tail(bytes(buffer))
 
-    def _head(self) -> bytes:
+    def _head(self) -> bytes | bytearray:
         """The list from its opening bracket on, of the first piece that has it."""
         head = b""
         while len(head) <= MAX_EVENT_BYTES and (piece := self._stream.read(PIECE_BYTES)):
@@ -93,17 +95,22 @@ class Reader:
         return batch
 
 
-def _cut(buffer: bytes) -> tuple[Batch, int] | None:
-    """The batch of the whole events in `buffer`, and where the next event begins; None where none ends."""
+def _cut(buffer: bytearray) -> tuple[Batch, int] | None:
+    """The batch of the whole events in `buffer`, and where the next event begins; None where none ends.
+
+    The list is closed in place, by a bracket behind its last event: copying it would take as long as a fifth of decoding.
+    """
     for match in _last_boundaries(buffer):
+        behind, kept = match.start() + 1, buffer[match.start() + 1]
+        buffer[behind] = _CLOSING
         try:
-            return Batch(_listed(buffer, match)), match.end() - 1
+            return Batch(memoryview(buffer)[: behind + 1]), match.end() - 1
         except NO_JSON:
-            continue
+            buffer[behind] = kept
     return None
 
 
-def _salvaged(buffer: bytes) -> Batch:
+def _salvaged(buffer: bytearray | bytes) -> Batch:
     """The events before the first place that is no JSON, as far as a few tries find them."""
     end = len(buffer)
     for _ in range(_SALVAGES):
@@ -117,12 +124,12 @@ def _salvaged(buffer: bytes) -> Batch:
     return Batch(b"[]")
 
 
-def _listed(buffer: bytes, match: re.Match[bytes]) -> bytes:
+def _listed(buffer: bytes | bytearray, match: re.Match[bytes]) -> bytes:
     """The events up to a boundary as a whole list; `buffer` begins with the list's bracket."""
     return b"".join((memoryview(buffer)[: match.start() + 1], b"]"))
 
 
-def _last_boundaries(buffer: bytes) -> list[re.Match[bytes]]:
+def _last_boundaries(buffer: bytes | bytearray) -> list[re.Match[bytes]]:
     """The last few places that may lie between two events, last first."""
     window = 2**14
     while True:

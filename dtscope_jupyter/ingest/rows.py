@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from dtscope_jupyter import schema
+from dtscope_jupyter import arrays, schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,15 +21,16 @@ NO_RANK = -1
 
 
 def from_columns(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
-    """The table `name` of `rows` rows; `columns` are Arrow or numpy arrays, those not given are null."""
+    """The table `name` of `rows` rows; `columns` are Arrow or numpy arrays or one value for all rows, those not given are null."""
     arrow = schema.TABLES[name].arrow
-    arrays = [_column(field, rows, columns.get(field.name)) for field in arrow]
-    return pa.table(arrays, names=arrow.names)
+    made = [_column(field, rows, columns.get(field.name)) for field in arrow]
+    return pa.table(made, names=arrow.names)
 
 
 def from_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """The table `name` from a mapping a row."""
-    return pa.Table.from_pylist(list(rows), schema=schema.TABLES[name].arrow)
+    arrow = schema.TABLES[name].arrow
+    return pa.table([arrays.column([row.get(field.name) for row in rows], field.type) for field in arrow], schema=arrow)
 
 
 def nulls(kind: pa.DataType, rows: int) -> pa.Array:
@@ -45,7 +46,7 @@ def optional(values: np.ndarray[Any, Any], absent: int = -1) -> pa.Array:
     missing = values == absent
     if missing.all():
         return nulls(pa.int64(), len(values))
-    return pa.array(values, mask=missing) if missing.any() else pa.array(values)
+    return arrays.of_numpy(values, missing if missing.any() else None)
 
 
 def coded(codes: np.ndarray[Any, Any], words: Sequence[str]) -> pa.DictionaryArray:
@@ -53,13 +54,13 @@ def coded(codes: np.ndarray[Any, Any], words: Sequence[str]) -> pa.DictionaryArr
     if not len(codes) or codes.max() < 0:
         return no_text(len(codes))
     codes = codes.astype(np.int32, copy=False)
-    indices = pa.array(codes, mask=codes < 0) if codes.min() < 0 else pa.array(codes)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.utf8()))
+    missing = codes < 0 if codes.min() < 0 else None
+    return pa.DictionaryArray.from_arrays(arrays.of_numpy(codes, missing), arrays.column(words, pa.utf8()))
 
 
 def no_text(rows: int) -> pa.DictionaryArray:
     """Nulls that fit to what `coded` makes."""
-    return pa.DictionaryArray.from_arrays(nulls(pa.int32(), rows), pa.array([], pa.utf8()))
+    return pa.DictionaryArray.from_arrays(nulls(pa.int32(), rows), arrays.column([], pa.utf8()))
 
 
 def note(kind: str, name: str, text: str, rank: int = NO_RANK, value: float | None = None) -> dict[str, Any]:
@@ -70,8 +71,10 @@ def note(kind: str, name: str, text: str, rank: int = NO_RANK, value: float | No
 def _column(field: pa.Field, rows: int, values: Any) -> pa.Array:
     if values is None:
         return nulls(field.type, rows)
+    if isinstance(values, str):
+        return coded(np.zeros(rows, np.int32), [values])
     if np.isscalar(values):
-        return pa.repeat(pa.scalar(values, field.type), rows)
-    array = values if isinstance(values, pa.Array) else pa.array(values)
+        values = np.full(rows, values, field.type.to_pandas_dtype())
+    array = values if isinstance(values, pa.Array) else arrays.of_numpy(values)
     assert len(array) == rows, f"{field.name}: {len(array)} values for {rows} rows"
     return array if pa.types.is_dictionary(array.type) or array.type == field.type else array.cast(field.type)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of Python values."""
+"""Columns of Python values and of numpy arrays."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dtscope_jupyter import schema
-from dtscope_jupyter.agent.columns import column
+from dtscope_jupyter.arrays import column, of_numpy, to_numpy
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
@@ -48,6 +49,28 @@ def test_a_value_of_another_type_is_refused() -> None:
     for value in ("two", 2.5):
         with pytest.raises(TypeError):
             column([1, value], pa.int64())
+
+
+@given(values=st.lists(st.none() | st.integers(-(2**62), 2**62)), cut=st.integers(0, 9))
+def test_numbers_go_to_arrow_and_back(values: list[int | None], cut: int) -> None:
+    numbers = np.array([0 if value is None else value for value in values], np.int64)
+    made = of_numpy(numbers, np.array([value is None for value in values], bool))
+    made.validate(full=True)
+    assert made.to_pylist() == values
+    chunks = pa.chunked_array([made[:cut], made[cut:]])
+    assert to_numpy(chunks, -7).tolist() == [-7 if value is None else value for value in values]
+
+
+def test_what_stands_for_null_may_need_a_wider_type() -> None:
+    numbers = pa.chunked_array([pa.array([1, None], pa.int32())])
+    assert to_numpy(numbers, -(2**62)).tolist() == [1, -(2**62)]
+    assert np.isnan(to_numpy(numbers, np.nan)).tolist() == [False, True]
+    assert to_numpy(pa.chunked_array([], pa.int32()), -1).tolist() == []
+
+
+def test_truth_values_of_numpy() -> None:
+    flags = np.array([True, False, True])
+    assert of_numpy(flags, np.array([False, True, False])).to_pylist() == [True, None, True]
 
 
 def test_pandas_is_not_imported() -> None:

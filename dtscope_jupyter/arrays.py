@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Python values and numpy arrays to Arrow and back, without pandas and without a copy where there need be none.
+
+`pyarrow.array`, `pyarrow.scalar` and `to_numpy` import pandas where it is installed, to ask whether they were given a Series:
+45 MiB in every rank, and 0.1 s before a trace is open.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+_CODES = {pa.int64(): "q", pa.int32(): "i", pa.float64(): "d", pa.float32(): "f"}
+
+
+def column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """The values, None as null, whole reals as integers; `type_` is one that schema.py uses: a number, text, a truth value or numbers.
+
+    Raises:
+        TypeError: A value is of another type.
+    """
+    valid = _valid(values)
+    if type_ == pa.bool_():
+        return pa.Array.from_buffers(type_, len(values), [valid, _bits([bool(value) for value in values])])
+    if type_ == pa.string():
+        texts = [b"" if value is None else value.encode(errors="replace") for value in values]
+        return pa.Array.from_buffers(type_, len(values), [valid, _ends(texts), pa.py_buffer(b"".join(texts))])
+    if pa.types.is_list(type_):
+        lists = [() if value is None else value for value in values]
+        items = column(list(chain.from_iterable(lists)), type_.value_type)
+        return pa.Array.from_buffers(type_, len(values), [valid, _ends(lists)], children=[items])
+    numbers = values if valid is None else [0 if value is None else value for value in values]
+    if pa.types.is_integer(type_):
+        numbers = [int(number) if isinstance(number, float) and number.is_integer() else number for number in numbers]
+    return pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(array(_CODES[type_], numbers))])
+
+
+def of_numpy(values: npt.NDArray[Any], missing: Bools | None = None) -> pa.Array:
+    """The numbers or truth values as Arrow array, null where `missing`; it keeps numbers where they are."""
+    values = np.ascontiguousarray(values)
+    valid = None if missing is None else _bits(~missing)
+    if values.dtype == np.bool_:
+        return pa.Array.from_buffers(pa.bool_(), len(values), [valid, _bits(values)])
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, pa.py_buffer(values)])
+
+
+def to_numpy(numbers: pa.ChunkedArray, absent: float) -> npt.NDArray[Any]:
+    """The numbers, `absent` where null, in a type of numpy's that holds both; read-only where nothing had to be changed."""
+    parts = [_chunk(chunk, absent) for chunk in numbers.chunks]
+    if not parts:
+        return np.zeros(0, numbers.type.to_pandas_dtype())
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _chunk(numbers: pa.Array, absent: float) -> npt.NDArray[Any]:
+    valid, data = numbers.buffers()
+    begin, end = numbers.offset, numbers.offset + len(numbers)
+    values: npt.NDArray[Any] = np.frombuffer(data, numbers.type.to_pandas_dtype())[begin:end] if len(numbers) else np.zeros(0, np.int64)
+    if not numbers.null_count:
+        return values
+    known = np.unpackbits(np.frombuffer(valid, np.uint8), count=end, bitorder="little")[begin:].view(bool)
+    return np.where(known, values, np.asarray(absent, np.result_type(values, np.min_scalar_type(absent))))
+
+
+def _valid(values: Sequence[Any]) -> pa.Buffer | None:
+    known = [value is not None for value in values]
+    return None if all(known) else _bits(known)
+
+
+def _bits(flags: Sequence[bool] | Bools) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(np.asarray(flags, bool), bitorder="little"))
+
+
+def _ends(parts: Sequence[Sequence[Any]]) -> pa.Buffer:
+    return pa.py_buffer(array("i", accumulate(map(len, parts), initial=0)))
