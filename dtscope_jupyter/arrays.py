@@ -55,22 +55,31 @@ def of_numpy(values: npt.NDArray[Any], missing: Bools | None = None) -> pa.Array
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, pa.py_buffer(values)])
 
 
-def to_numpy(numbers: pa.ChunkedArray, absent: float) -> npt.NDArray[Any]:
-    """The numbers, `absent` where null, in a type of numpy's that holds both; read-only where nothing had to be changed."""
-    parts = [_chunk(chunk, absent) for chunk in numbers.chunks]
+def to_numpy(values: pa.ChunkedArray, absent: float) -> npt.NDArray[Any]:
+    """Numbers or truth values, `absent` where null, in a type of numpy's that holds both; read-only where nothing had to be changed."""
+    parts = [_chunk(chunk, absent) for chunk in values.chunks]
     if not parts:
-        return np.zeros(0, numbers.type.to_pandas_dtype())
+        return np.zeros(0, values.type.to_pandas_dtype())
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _chunk(numbers: pa.Array, absent: float) -> npt.NDArray[Any]:
-    valid, data = numbers.buffers()
-    begin, end = numbers.offset, numbers.offset + len(numbers)
-    values: npt.NDArray[Any] = np.frombuffer(data, numbers.type.to_pandas_dtype())[begin:end] if len(numbers) else np.zeros(0, np.int64)
-    if not numbers.null_count:
-        return values
-    known = np.unpackbits(np.frombuffer(valid, np.uint8), count=end, bitorder="little")[begin:].view(bool)
-    return np.where(known, values, np.asarray(absent, np.result_type(values, np.min_scalar_type(absent))))
+def _chunk(values: pa.Array, absent: float) -> npt.NDArray[Any]:
+    valid, data = values.buffers()
+    begin, end = values.offset, values.offset + len(values)
+    if pa.types.is_boolean(values.type):
+        found = _flags(data, begin, end)
+    else:
+        found = np.frombuffer(data, values.type.to_pandas_dtype(), end)[begin:] if data else np.zeros(0, values.type.to_pandas_dtype())
+    if not values.null_count:
+        return found
+    return np.where(_flags(valid, begin, end), found, np.asarray(absent, np.result_type(found, np.min_scalar_type(absent))))
+
+
+def _flags(bits: pa.Buffer | None, begin: int, end: int) -> Bools:
+    if bits is None:
+        return np.zeros(0, bool)
+    flags: Bools = np.unpackbits(np.frombuffer(bits, np.uint8), count=end, bitorder="little")[begin:].view(bool)
+    return flags
 
 
 def _valid(values: Sequence[Any]) -> pa.Buffer | None:

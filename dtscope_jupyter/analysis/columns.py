@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dtscope_jupyter import arrays
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -24,18 +26,12 @@ NONE = -(2**62)
 
 def ints(table: pa.Table, name: str) -> Ints:
     """An integer column as int64, `NONE` where null."""
-    column = table.column(name)
-    if column.null_count:
-        column = pc.fill_null(column.cast(pa.int64()), NONE)
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+    return arrays.to_numpy(table.column(name), NONE).astype(np.int64, copy=False)
 
 
 def reals(table: pa.Table, name: str) -> Reals:
     """A number column as float64, NaN where null."""
-    column = table.column(name)
-    if column.null_count and pa.types.is_integer(column.type):
-        column = column.cast(pa.float64())
-    return np.asarray(column.to_numpy(), dtype=np.float64)
+    return arrays.to_numpy(table.column(name), np.nan).astype(np.float64, copy=False)
 
 
 def codes(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
@@ -43,13 +39,11 @@ def codes(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
     column = table.column(name)
     if not pa.types.is_dictionary(column.type):
         column = pc.dictionary_encode(column)
-    array = column.unify_dictionaries().combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks else pa.array([], column.type)
-    indices = array.indices.cast(pa.int64())
-    if indices.null_count:
-        indices = pc.fill_null(indices, -1)
-    return _merged(np.asarray(indices.to_numpy(zero_copy_only=False), dtype=np.int64), array.dictionary.to_pylist())
+    chunks = column.unify_dictionaries().chunks
+    if not chunks:
+        return np.zeros(0, np.int64), []
+    indices = arrays.to_numpy(pa.chunked_array([chunk.indices for chunk in chunks]), -1)
+    return _merged(indices.astype(np.int64, copy=False), chunks[0].dictionary.to_pylist())
 
 
 def _merged(indices: Ints, values: list[str | None]) -> tuple[Ints, list[str]]:

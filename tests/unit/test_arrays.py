@@ -71,6 +71,9 @@ def test_what_stands_for_null_may_need_a_wider_type() -> None:
 def test_truth_values_of_numpy() -> None:
     flags = np.array([True, False, True])
     assert of_numpy(flags, np.array([False, True, False])).to_pylist() == [True, None, True]
+    chunk = pa.array([None, False, True, None, True])[1:]
+    assert to_numpy(pa.chunked_array([chunk]), np.nan)[[0, 1, 3]].tolist() == [0.0, 1.0, 1.0]
+    assert to_numpy(pa.chunked_array([chunk[:2]]), 0).tolist() == [False, True]
 
 
 def test_pandas_is_not_imported() -> None:
