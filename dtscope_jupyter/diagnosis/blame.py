@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtscope_jupyter.analysis.columns import NONE
-from dtscope_jupyter.diagnosis import kernels
+from dtscope_jupyter.diagnosis import kernels, queue
 from dtscope_jupyter.diagnosis.steps import middle
 
 if TYPE_CHECKING:
@@ -81,9 +81,12 @@ class Reason:
 def reason(evidence: Evidence, late: Late, row: int, columns: Ints) -> Reason:
     """What rank `row` did more of than the others in steps `columns`."""
     loss = float(np.nanmedian(late.cost[row, columns]))
-    arrives = float(np.nanmedian(late.arrival[row, columns])) >= _ARRIVES * loss and _head_start(evidence, row, columns) < _ENOUGH * loss
+    seen = bool((late.at[row, columns] >= 0).all()) and float(np.nanmedian(late.arrival[row, columns])) >= _ARRIVES * loss
+    arrives = seen and _head_start(evidence, row, columns) < _ENOUGH * loss
     excess = _before_arrival(evidence, late, row, columns) if arrives else _whole_step(evidence, row, columns)
     excess = _told(evidence, row, columns, excess)
+    if evidence.on_device and not evidence.activity.device:
+        excess = queue.shared(evidence, late, row, columns, excess, loss)
     named = {name: value for name, value in excess.items() if name in CATEGORIES}
     if not named or loss <= 0:
         return Reason("unknown", "", 0.0, host_bound=False, excess=excess)
@@ -132,7 +135,7 @@ def _whole_step(evidence: Evidence, row: int, columns: Ints) -> dict[str, float]
     shift = evidence.shift[rank]
     parts = evidence.activity.split(rank, steps.start[rank, column] + shift, steps.end[rank, column] + shift)
     excess = {name: _excess(values, rank == row, window, len(columns)) for name, values in parts.items() if name != "comm"}
-    busy = _step_excess(evidence, "compute_ms", row, columns)
+    busy = _over_others(evidence.steps.busy[:, columns], row)
     if "own" in excess and np.isfinite(busy):
         excess["own"] = busy - sum(value for name, value in excess.items() if name != "own")
     return excess
@@ -167,7 +170,10 @@ def _told(evidence: Evidence, row: int, columns: Ints, excess: dict[str, float])
 
 
 def _step_excess(evidence: Evidence, name: str, row: int, columns: Ints) -> float:
-    values = evidence.steps.column(name)[:, columns]
+    return _over_others(evidence.steps.column(name)[:, columns], row)
+
+
+def _over_others(values: Reals, row: int) -> float:
     rest = np.delete(values, row, axis=0)
     if not np.isfinite(values[row]).any() or not np.isfinite(rest).any():
         return float("nan")

@@ -83,6 +83,12 @@ class Evidence:
         return Activity(self.tables, self.ranks, self.shift, self.steps)
 
     @cached_property
+    def on_device(self) -> bool:
+        """Whether the ranks compute on devices, which run behind their hosts."""
+        names = self.tables["devices"]["device"].unique().to_pylist()
+        return self.activity.device or any(name and not name.startswith("cpu") for name in names)
+
+    @cached_property
     def exposed_transfer(self) -> Reals:
         """Exposed communication that no rank's wait explains (S,), ms: the least over ranks."""
         exposed = self.steps.column("exposed_ms")

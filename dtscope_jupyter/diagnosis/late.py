@@ -4,7 +4,7 @@
 
 `arrival` = a rank's largest lateness among the collectives of a step; `deficit` = the others' median exposed
 communication minus its own: a rank that all wait for waits for nobody. What would be won without it is the
-lateness, as far as somebody paid for it.
+lateness, as far as somebody paid for it; in steps whose collectives were not recorded one by one, the deficit.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PAID = 1.25
 """Waiting kernels slow the compute beside them, so that the exposed wait shows only part of a delay (H200: 0.8)."""
+_CONFIRMS = 0.5
 _FEW = 6
 _SIGMAS_OF_HALF, _SIGMAS_OF_FEW = 1.349, 1.7
 """Width of the shortest half of normal samples, and the range of three of them, in standard deviations."""
@@ -58,8 +59,24 @@ class Late:
         arrival, deficit = self.arrival, self.deficit
         hidden = np.where(arrival > 0, deficit, np.minimum(arrival, 0))
         paid = np.where(arrival > deficit, np.minimum(arrival, PAID * deficit), hidden)
-        cost = np.where(np.isnan(deficit), arrival, paid)
+        cost = np.where(np.isnan(deficit), arrival, np.where(np.isnan(arrival), deficit, paid))
         return cost if self.starved else cost - self.delay
+
+    def confirmed(self, row: int, columns: Ints) -> bool | None:
+        """Whether the rank comes late to the collectives of these steps by half of what it costs; None where none were recorded."""
+        arrival = self._arrivals[row, columns]
+        if not np.isfinite(arrival).any():
+            return None
+        return float(np.nanmedian(arrival)) >= _CONFIRMS * float(np.nanmedian(self.cost[row, columns]))
+
+    @cached_property
+    def _arrivals(self) -> Reals:
+        """Sum of the lateness in the step: on one stream each collective shows only what was added since the last one."""
+        pairs = self.evidence.pairs
+        total = np.where(np.isfinite(self.arrival), 0.0, np.nan)
+        chosen = np.flatnonzero(pairs.step >= 0)
+        np.add.at(total, (pairs.rank[chosen], pairs.step[chosen]), np.maximum(pairs.late_ms[chosen], 0))
+        return total
 
     @cached_property
     def delay(self) -> Reals:

@@ -99,6 +99,12 @@ class Transfers:
         return {name: names for names in alike.values() for name in names}
 
     @cached_property
+    def backward(self) -> Ints:
+        """Pairs of the backward in a step, of known size."""
+        chosen = columns.is_any(self.evidence.pairs.table, "phase", ("backward",))[self.evidence.pairs.first]
+        return np.flatnonzero(chosen & np.isfinite(self.wire_bytes) & self.whole & (self.evidence.pairs.pair_step >= 0))
+
+    @cached_property
     def _by_group(self) -> dict[str, Ints]:
         code, names = self.group
         chosen = np.flatnonzero(

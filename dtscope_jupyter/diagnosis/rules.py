@@ -114,6 +114,6 @@ def _lost_ms(evidence: Evidence) -> float:
     steps = evidence.steps
     if not len(steps.ids) or not steps.usable.any():
         return float("inf")
-    compute = steps.column("compute_ms")[:, steps.usable]
+    compute = steps.busy[:, steps.usable]
     least = float(np.nanmin(compute)) if np.isfinite(compute).any() else 0.0
     return max(float(np.nanmean(steps.duration[:, steps.usable])) - least, 0.0)

@@ -33,6 +33,8 @@ _SCATTERS, _OF_EXTRA, _LASTING = 2.5, 0.3, 0.2
 compute too), and lasts a fifth of the run or to its end."""
 _MANY, _APART = 5, 1.15
 """Or nearly all of five steps and more lie above nearly all of five others and more."""
+_LEAST, _CLEARLY = 0.1, 2.0
+"""A change that few steps lie before or behind must be by a factor of two."""
 _SIZES = 2.0
 """Messages must differ in size by so much to tell a start-up time from a rate."""
 ADVICE = {
@@ -61,6 +63,7 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     transfers = links.Transfers(evidence)
     slow = [found for name in transfers.group[1] if (found := _slow(evidence, transfers, name))]
+    slow = _by_steps(evidence, transfers, [each.group for each in slow]) or slow
     return [finding for each in _together(slow) if (finding := _finding(evidence, transfers, each))]
 
 
@@ -108,12 +111,11 @@ def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, c
     if len(usable) < 2 * _FEWEST:
         return None
     ratio = evidence.step_sum(transfers.ms[chosen], step)[usable] / usual[usable]
-    low, high = (float(each) for each in np.quantile(ratio, (0.1, 0.9)))
-    first, end = stretch(ratio - (low + high) / 2 + (high - low) / 4, (high - low) / 2)
-    inside, outside = ratio[first:end], np.delete(ratio, np.arange(first, end))
-    lasts = end == len(usable) or len(inside) >= max(_LASTING * len(usable), _FEWEST)
-    if len(inside) < _FEWEST or len(outside) < _FEWEST or not lasts or not _steps_up(inside, outside):
+    found = _change(ratio)
+    if found is None:
         return None
+    first, end = found
+    inside, outside = ratio[first:end], np.delete(ratio, np.arange(first, end))
     usual_ms, columns = usual[usable] * float(np.median(outside)), usable[first:end]
     lost = np.zeros(len(usual))
     lost[columns] = np.maximum(inside * usual[columns] - usual_ms[first:end], 0)
@@ -130,6 +132,54 @@ def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, c
     what = f"{slower:.2g} times as long " + (f"since step {since}" if end == len(usable) else f"from step {since} to step {until}")
     cause = _larger_part(transfers, chosen, np.isin(step, columns))
     return _Slow(name, evidence.members[name], cause, columns, lost, 0.85, what, told)
+
+
+def _change(ratio: Reals) -> tuple[int, int] | None:
+    """The stretch [first, end) in which the ratio lies clearly higher than before and after; None where there is none that lasts."""
+    low, high = (float(each) for each in np.quantile(ratio, (0.1, 0.9)))
+    lowest, highest = (float(each) for each in np.sort(ratio)[[_FEWEST - 1, -_FEWEST]])
+    return _between(ratio, low, high) or _between(ratio, lowest, highest, _CLEARLY)
+
+
+def _between(ratio: Reals, low: float, high: float, least: float = 1.0) -> tuple[int, int] | None:
+    """The stretch that lies above the middle of two levels, if it does so clearly and is `least` times as high as the rest."""
+    first, end = stretch(ratio - (low + high) / 2 + (high - low) / 4, (high - low) / 2)
+    inside, outside = ratio[first:end], np.delete(ratio, np.arange(first, end))
+    lasts = end == len(ratio) or len(inside) >= max(_LASTING * len(ratio), _FEWEST)
+    if len(inside) < _FEWEST or len(outside) < _FEWEST or not lasts or not _steps_up(inside, outside):
+        return None
+    return (first, end) if float(np.median(inside)) >= least * float(np.median(outside)) else None
+
+
+def _by_steps(evidence: Evidence, transfers: links.Transfers, slow: list[str]) -> list[_Slow]:
+    """Where collectives are recorded in a few steps only: the steps in which all ranks wait longer for what is sent.
+
+    What a step sends then takes about the hidden part, known from the recorded steps, and the exposed one, known of each. The groups
+    are those of the backward and `slow`, which the recorded steps show.
+    """
+    usable = np.flatnonzero(evidence.steps.usable & np.isfinite(evidence.exposed_transfer))
+    recorded = np.intersect1d(evidence.pairs.pair_step, usable)
+    if len(usable) < 2 * _FEWEST or not 0 < len(recorded) < len(usable) / 2 or not len(transfers.backward):
+        return []
+    exposed = evidence.exposed_transfer
+    of_ranks = transfers.ms * evidence.pairs.size / len(evidence.ranks)
+    moved = evidence.step_sum(of_ranks[transfers.backward], evidence.pairs.pair_step[transfers.backward])
+    usual = float(moved[recorded].min())
+    ratio = np.maximum(1 + (exposed[usable] - float(np.sort(exposed[usable])[_FEWEST - 1])) / usual, _LEAST)
+    found = _change(ratio)
+    if found is None:
+        return []
+    columns, before = usable[found[0] : found[1]], np.delete(usable, np.arange(*found))
+    lost = np.zeros(len(exposed))
+    lost[columns] = np.maximum(exposed[columns] - float(np.median(exposed[before])), 0)
+    if _busy_host(evidence, columns, before, float(np.median(lost[columns]))):
+        return []
+    slower = float(np.median(ratio[found[0] : found[1]]) / np.median(np.delete(ratio, np.arange(*found))))
+    since = int(evidence.steps.ids[columns[0]])
+    told = {"ratio": slower, "since_step": since, "exposed_ms": float(np.median(exposed[columns]))}
+    what = f"about {slower:.2g} times as long since step {since}"
+    names = sorted({transfers.group[1][code] for code in transfers.group[0][transfers.backward].tolist()} | set(slow))
+    return [_Slow(name, evidence.members[name], "bandwidth", columns, lost / len(names), 0.7, what, told) for name in names]
 
 
 def _steps_up(inside: Reals, outside: Reals) -> bool:

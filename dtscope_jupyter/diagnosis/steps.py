@@ -61,6 +61,12 @@ class Steps:
         return self._place(columns.reals(self.table, name), values)
 
     @cached_property
+    def busy(self) -> Reals:
+        """Compute in ms (R, S); where only the exposed communication was timed, the rest of the step, which is the same by definition."""
+        compute = self.column("compute_ms")
+        return np.where(np.isfinite(compute), compute, self.duration - self.column("exposed_ms"))
+
+    @cached_property
     def usable(self) -> Bools:
         """Steps (S,) that most ranks have whole, undisturbed by us and no warm-up."""
         known = np.isfinite(self.duration)

@@ -17,6 +17,7 @@ import numpy as np
 from dtscope_jupyter.diagnosis import blame
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks, severity
 from dtscope_jupyter.diagnosis.late import Late, positive, rhythm, stretch
+from dtscope_jupyter.diagnosis.steps import middle
 
 if TYPE_CHECKING:
     from dtscope_jupyter.analysis.columns import Ints, Reals
@@ -43,6 +44,7 @@ class _Suspect:
     columns: Ints
     pattern: str
     doubtful: bool = False
+    common: bool = False
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -72,6 +74,17 @@ def _candidates(late: Late, usable: Ints) -> list[int]:
 
 
 def _suspect(late: Late, row: int, usable: Ints) -> _Suspect | None:
+    """Who is late by the steps' own times, unless the collectives that were recorded say otherwise."""
+    suspect = _by_steps(late, row, usable)
+    if suspect is None:
+        return None
+    confirmed = late.confirmed(row, suspect.columns)
+    if confirmed is None and suspect.pattern == "each step":
+        return replace(suspect, doubtful=True)
+    return None if confirmed is False else suspect
+
+
+def _by_steps(late: Late, row: int, usable: Ints) -> _Suspect | None:
     net = late.net[row, usable]
     threshold = max(_SHARE * late.evidence.steps.typical_ms, 2 * np.nan_to_num(late.noise))
     first, end = stretch(net, threshold)
@@ -99,17 +112,27 @@ def _persists(late: Late, net: Reals, threshold: float) -> bool:
 def _outweigh(net: Reals, lapses: Ints, stretch: Ints) -> bool:
     """Whether a part of the steps makes nearly all of what a stretch costs: then that part is the fault, not the stretch."""
     rest = np.maximum(net[np.setdiff1d(stretch, lapses)], 0).sum()
-    return len(lapses) <= _PART * len(stretch) and float(net[lapses].sum()) > _NEARLY_ALL / (1 - _NEARLY_ALL) * float(rest)
+    few = len(np.intersect1d(stretch, lapses)) <= _PART * len(stretch)
+    return few and float(net[lapses].sum()) > _NEARLY_ALL / (1 - _NEARLY_ALL) * float(rest)
 
 
 def _alone(late: Late, row: int, usable: Ints) -> _Suspect | None:
-    net, typical = late.net[row, usable], late.evidence.steps.typical_ms
-    far = np.flatnonzero(np.nan_to_num(net) > max(_ALONE_SIGMAS * np.nan_to_num(late.noise), _ALONE_SHARE * typical))
+    far = np.flatnonzero(np.nan_to_num(late.net[row, usable]) > _far(late))
     if not len(far) or len(usable) < _FEW:
         return None
     period = rhythm(late.evidence.steps.ids[usable[far]])
     pattern = f"every {period} steps" if period else ("one step" if len(far) == 1 else "some steps")
-    return _Suspect(row, usable[far], pattern)
+    return _Suspect(row, usable[far], pattern, common=not period and _happens_to_all(late, row, usable, len(far)))
+
+
+def _happens_to_all(late: Late, row: int, usable: Ints, count: int) -> bool:
+    """Whether some other rank is far behind at half as many times: then it is the machine's noise and no rank's fault."""
+    rest = np.nan_to_num(np.delete(late.net[:, usable], row, axis=0)) > _far(late)
+    return bool(rest.sum(1).max(initial=0) >= count / 2)
+
+
+def _far(late: Late) -> float:
+    return float(max(_ALONE_SIGMAS * np.nan_to_num(late.noise), _ALONE_SHARE * late.evidence.steps.typical_ms))
 
 
 def _shares(late: Late, suspects: list[_Suspect]) -> list[float]:
@@ -184,6 +207,8 @@ def _tenable(suspect: _Suspect, reason: blame.Reason, loss: float, share: float,
     if reason.cause == "unknown":
         least = _SHARE_UNKNOWN if seen else _SHARE_UNSEEN
         return steady and not reason.host_bound and loss >= least and (seen or share >= _NEARLY_ALL)
+    if suspect.common and _inferred(reason):
+        return False
     if reason.words == "cpu_delay":
         return steady and loss >= _SHARE_UNKNOWN
     if reason.cause in _IMBALANCE:
@@ -214,7 +239,7 @@ def _confidence(count: int, cost: float, noise: float, coverage: float) -> float
 def _evidence(late: Late, suspect: _Suspect, reason: blame.Reason, typical: float) -> dict[str, object]:
     rows = suspect.row, suspect.columns
     return {
-        "late_ms": float(np.nanmedian(late.arrival[rows])),
+        "late_ms": float(middle(late.arrival[rows], 0)),
         "others_exposed_minus_own_ms": float(np.median(np.nan_to_num(late.deficit[rows]))),
         "noise_ms": late.noise,
         "step_ms": typical,

@@ -12,6 +12,7 @@ from dtscope_jupyter.simulate.assemble import Assembly
 from dtscope_jupyter.simulate.cluster import Cluster
 from dtscope_jupyter.simulate.faults import CAUSES, Fault
 from dtscope_jupyter.simulate.mark import mark
+from dtscope_jupyter.simulate.sampling import thinned
 from dtscope_jupyter.simulate.timeline import Player
 
 if TYPE_CHECKING:
@@ -41,4 +42,4 @@ def run(world_size: int = 4, steps: int = 20, faults: Sequence[Fault] = (), seed
     hosts = np.arange(world_size) // cluster.ranks_per_host
     skew = np.round(cluster.clock_spread_ms * 1e6 * generator.standard_normal(int(hosts.max()) + 1)).astype(np.int64)
     skew = (skew - skew[0])[hosts]
-    return mark(cluster, Assembly(cluster, played, skew).tables())
+    return thinned(cluster, mark(cluster, Assembly(cluster, played, skew).tables()))

@@ -35,7 +35,8 @@ class Cluster:
     """World, program and noise; times in ms, rates in GB/s.
 
     With `tensor` > 1 neighbours of so many ranks form tensor-parallel groups that all-reduce activations, and gradients are
-    all-reduced across them. `device` is the model's name where the ranks have GPUs, None on CPUs.
+    all-reduced across them. `device` is the model's name where the ranks have GPUs, None on CPUs. With `sampled` > 1 the host runs
+    ahead of its device, and only one step in so many has rows of its collectives, as our recorder does on devices.
     """
 
     world_size: int = 4
@@ -54,6 +55,7 @@ class Cluster:
     ranks_per_host: int = 8
     clock_spread_ms: float = 0.0
     device: str | None = "NVIDIA H200"
+    sampled: int = 1
     faults: tuple[Fault, ...] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:

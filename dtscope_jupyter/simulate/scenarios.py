@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 TIMED = ("straggler", "straggler", "straggler", "slow_link")
 _LINK = 180e6
 """Bytes a ms and device; communication of a healthy run takes a tenth to a half of its backward."""
+_SHOWN = 4
+"""Steps that a fault of time must have before a hang ends the run, or it is none."""
 OTHER = ("nonfinite", "desync", "hang", "implicit_copy")
 
 
@@ -47,7 +50,10 @@ def _faults(generator: Generator, program: dict[str, Any]) -> list[Fault]:
         return [_timed(generator, program)]
     if chance < 0.8:  # noqa: PLR2004 - of another kind,
         return [_other(generator, program)]
-    return [_timed(generator, program), _other(generator, program)]
+    timed, other = _timed(generator, program), _other(generator, program)
+    if other.kind == "hang" and timed.first > other.first - _SHOWN:
+        timed = replace(timed, first=4 if timed.kind == "slow_link" else 0)
+    return [timed, other]
 
 
 def _timed(generator: Generator, program: dict[str, Any]) -> Fault:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 _SLOW_CLOCK = 0.6
+_LAUNCHES = 0.3
+"""A host launches a step's kernels in this share of the time that its device takes for them."""
 
 
 @dataclass
@@ -61,16 +63,18 @@ class Player:
         input_ms = cluster.input_ms * self._noise(5)
         clock, input_ms, cpu = self._delays(step, clock + input_ms, input_ms)
         compute = cluster.compute_ms * self.pace * self._noise() * self._slower(step)
+        host = clock.copy()
         clock, extra = self._extra(step, clock, compute)
-        played.backward_start.append(clock + compute / 3)
-        clock, exposed = self._compute(step, clock, compute)
+        played.backward_start.append(host + _LAUNCHES * cluster.compute_ms / 3 if cluster.sampled > 1 else clock + compute / 3)
+        clock, exposed = self._compute(step, clock, compute, host)
         played.backward_end.append(clock.copy())
         played.optimizer_start.append(clock.copy())
         optimizer = cluster.optimizer_ms * self._noise()
         clock = clock + optimizer
         played.input.append(input_ms)
         played.compute.append(compute + extra + optimizer)
-        played.cpu.append(compute + extra + optimizer + cpu)
+        launches = np.full_like(clock, _LAUNCHES * cluster.compute_ms)
+        played.cpu.append((launches if cluster.sampled > 1 else compute + extra + optimizer) + cpu)
         played.exposed.append(exposed)
         played.end.append(clock.copy())
         return clock
@@ -114,15 +118,18 @@ class Player:
             cpu[rows] += lasts if fault.cause == "garbage_collection" else 0
         return clock, input_ms, cpu
 
-    def _compute(self, step: int, clock: Reals, compute: Reals) -> tuple[Reals, Reals]:
-        """Compute with its collectives: the clock when both are done, and the time that the thread was blocked."""
+    def _compute(self, step: int, clock: Reals, compute: Reals, host: Reals) -> tuple[Reals, Reals]:
+        """Compute with its collectives: the clock when both are done, and the time that the thread was blocked.
+
+        `host` is when hosts begin to launch; they run ahead of their devices where collectives are sampled.
+        """
         free, exposed, done = np.full_like(clock, -np.inf), np.zeros_like(clock), 0.0
         calls = []
         for item in self.cluster.items:
             clock = clock + (item.at - done) * compute
             done = item.at
-            enqueue = clock.copy()
-            start = np.maximum(enqueue, free)
+            enqueue = host + _LAUNCHES * item.at * self.cluster.compute_ms if self.cluster.sampled > 1 else clock.copy()
+            start = np.maximum(clock, free)
             end = self._meet(step, item, start)
             calls.append((enqueue, start, end))
             if item.blocking:

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs on devices, of which only one step in sixteen has rows of its collectives; durations and exposed time are there for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from dtscope_jupyter import simulate
+from dtscope_jupyter.diagnosis import Severity, diagnose
+from dtscope_jupyter.simulate import Fault
+
+if TYPE_CHECKING:
+    from dtscope_jupyter.diagnosis import Finding
+
+
+def findings(*faults: Fault, world_size: int = 4, steps: int = 80, **program: Any) -> list[Finding]:
+    return diagnose(simulate.run(world_size, steps, faults, sampled=16, **program)).findings
+
+
+def test_only_sampled_steps_have_collectives_and_all_have_exposed_time() -> None:
+    tables = simulate.run(4, 40, sampled=16)
+    assert set(tables["collectives"]["step"].to_pylist()) == {0, 16, 32}
+    assert tables["steps"]["exposed_ms"].null_count == 0
+    assert tables["steps"]["compute_ms"].null_count == 37 * 4
+
+
+@pytest.mark.parametrize("spikes", [0.0, 0.05])
+@pytest.mark.parametrize("world_size", [4, 16])
+def test_a_healthy_run_has_nothing_loud(world_size: int, spikes: float) -> None:
+    found = findings(world_size=world_size, spikes=spikes, seed=world_size)
+    assert [each for each in found if each.severity is not Severity.INFO] == []
+
+
+@pytest.mark.parametrize(
+    "cause", ["compute", "slow_device", "input", "host_stall", "host_sync", "host_to_device_copy", "garbage_collection"]
+)
+@pytest.mark.parametrize(("world_size", "rank"), [(2, 1), (4, 0), (16, 11)])
+def test_a_straggler_in_each_step_is_named_with_its_cost(cause: str, world_size: int, rank: int) -> None:
+    (finding,) = findings(Fault("straggler", cause, (rank,), 0.3, first=3), world_size=world_size, seed=rank)
+    assert (finding.kind, finding.cause, finding.ranks) == ("straggler", cause, (rank,))
+    assert finding.cost_ms == pytest.approx(15, rel=0.15)
+    assert finding.steps == tuple(range(3, 80))
+    assert finding.severity is Severity.CRITICAL
+
+
+@pytest.mark.parametrize("cause", ["compute", "input", "host_stall", "host_sync", "garbage_collection"])
+def test_a_stall_every_tenth_step_is_named_although_no_such_step_was_sampled(cause: str) -> None:
+    (finding,) = findings(Fault("straggler", cause, (2,), 1.5, first=3, every=10))
+    assert (finding.kind, finding.cause, finding.ranks) == ("straggler", cause, (2,))
+    assert finding.steps == tuple(range(3, 80, 10))
+    assert "every 10 steps" in finding.sentence
+    assert finding.severity is Severity.WARNING
+
+
+def test_one_stall_in_one_step_is_dated() -> None:
+    (finding,) = findings(Fault("straggler", "host_stall", (1,), 4.0, first=37, last=38))
+    assert (finding.cause, finding.ranks, finding.steps) == ("host_stall", (1,), (37,))
+    assert "in step 37" in finding.sentence
+
+
+@pytest.mark.parametrize("first", [4, 30, 37])
+def test_a_link_that_became_slow_is_dated_to_the_step(first: int) -> None:
+    (finding,) = findings(Fault("slow_link", "bandwidth", (), 8, first=first), gradient_bytes=2**30, world_size=8)
+    assert (finding.kind, finding.cause, finding.ranks) == ("slow_link", "bandwidth", tuple(range(8)))
+    assert finding.evidence["since_step"] == first
+
+
+def test_two_faults_at_once_are_told_apart_and_cost_no_more_than_was_lost() -> None:
+    faults = [Fault("straggler", "host_stall", (1,), 0.4), Fault("straggler", "compute", (3,), 0.5, first=20)]
+    found = findings(*faults)
+    assert {(each.cause, each.ranks) for each in found} == {("host_stall", (1,)), ("compute", (3,))}
+    tables = simulate.run(4, 80, faults, sampled=16)["steps"].to_pandas()
+    lost = float(np.mean(tables["end_ns"] - tables["start_ns"])) / 1e6 - 53
+    assert sum(each.cost_ms * len(each.steps) / 80 for each in found) <= lost
