@@ -7,6 +7,14 @@ kernel; copies and memsets are neither; in a profile of a CPU job, comm = gloo's
 other than c10d:: on threads that run no collective. Elsewhere comm = collectives from start to end, and compute = the
 training thread's steps (on a device: its compute stream's) without the time it was blocked in a collective
 (`host.kind` = collective_wait).
+
+So there are three grades, told apart by `source`. "profiler": exact. "event", "host", "flight_recorder": every collective of the
+step was timed; on a CPU that is exact as well, on a device it is not quite: the device's idle gaps, in which the host has launched
+nothing yet, count as compute, whereas a profile counts only kernels, so that a host-bound step shows less exposed communication
+here than in a profile of it. "estimate": the collectives were only counted, as in most steps on devices (one step in 4 to 64 is
+timed); exposed communication is then the rank's own `steps.exposed_ms`, the time its compute stream waited for DDP's last
+bucket, between two events; communication, compute and overlap of such a step are not known (NaN, never 0). Idle gaps count as compute
+there too.
 """
 
 from __future__ import annotations
@@ -20,6 +28,7 @@ import pyarrow as pa
 from dtscope_jupyter import intervals
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, among, codes, distinct, ints, is_any, reals
 from dtscope_jupyter.analysis.lines import Axis, Groups
+from dtscope_jupyter.analysis.phases import PHASES, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,13 +80,16 @@ class Activity:
     compute: Events
 
 
-def activity(tables: Tables) -> Activity:
-    """Reads communication and computation of every rank from the tables, by the best source of each step."""
+def activity(tables: Tables, *, phases: bool = False) -> Activity:
+    """Reads communication and computation of every rank from the tables, by the best source of each step.
+
+    With `phases` the computation of recorded steps is cut at the edges of their phases; kernels know theirs anyway.
+    """
     comm, compute = _kernels(tables["spans"], "comm"), _kernels(tables["spans"], "compute")
     host_comm, host_compute = _operators(tables, np.unique(np.concatenate((comm.rank, compute.rank))))
     seen = _Seen.of(comm, compute, host_comm)
     comms = [comm, host_comm, _collectives(tables["collectives"], seen)]
-    computes = [compute, host_compute, _host_compute(tables, seen)]
+    computes = [compute, host_compute, _host_compute(tables, seen, phases=phases)]
     names = {key: sorted({name for part in (*comms, *computes) for name in part.names[key]}) for key in KEYS}
     return Activity(_joined(comms, names), _joined(computes, names))
 
@@ -157,7 +169,7 @@ def source_codes(table: pa.Table) -> Ints:
     return np.array([*known, len(SOURCES) - 1], dtype=np.int64)[found]
 
 
-def _host_compute(tables: Tables, seen: _Seen) -> Events:
+def _host_compute(tables: Tables, seen: _Seen, *, phases: bool) -> Events:
     steps = tables["steps"]
     rank, step, start, end = (ints(steps, name) for name in ("rank", "step", "start_ns", "end_ns"))
     source = source_codes(steps)
@@ -167,17 +179,23 @@ def _host_compute(tables: Tables, seen: _Seen) -> Events:
     blocked = _waits(tables["host"], (rank, start, end))
     axis = Axis.of(len(rank), (line, start, end), blocked)
     free = intervals.difference(axis.union(line, start, end), axis.union(*blocked))
+    names: dict[str, list[str]] = {key: [] for key in KEYS}
+    keys = dict.fromkeys(KEYS, np.full(len(free[0]), -1, np.int64))
+    if phases:
+        free, phase = split(free, axis, steps.filter(pa.array(keep)))
+        keys = dict.fromkeys(KEYS, np.full(len(phase), -1, np.int64)) | {"phase": phase}
+        names["phase"] = list(PHASES)
     row = axis.line(free[0])
-    nothing = np.full(len(row), -1, np.int64)
-    times = (free[0] - axis.shift[row], free[1] - axis.shift[row])
-    return Events(rank[row], step[row], *times, source[row], dict.fromkeys(KEYS, nothing), {key: [] for key in KEYS})
+    return Events(rank[row], step[row], free[0] - axis.shift[row], free[1] - axis.shift[row], source[row], keys, names)
 
 
 def _told(tables: Tables, rank: Ints, step: Ints) -> Bools:
-    """All but the steps in which a rank on a device only counted its collectives, as it does in most."""
+    """All but the steps in which a rank only counted its collectives, as on a device it does in most: what it computed is not known."""
     known = ~np.isnan(reals(tables["steps"], "comm_ms"))
-    calls = distinct(pair(ints(tables["collectives"], "rank"), ints(tables["collectives"], "step")))
-    told: Bools = known | ~np.isin(rank, np.unique(rank[known])) | among(pair(rank, step), calls)
+    counting = np.unique(rank[known | ~np.isnan(reals(tables["steps"], "exposed_ms"))])
+    calls = tables["collectives"]
+    timed = (ints(calls, "start_ns") != NONE) & (ints(calls, "end_ns") != NONE)
+    told: Bools = known | ~np.isin(rank, counting) | among(pair(rank, step), pair(ints(calls, "rank"), ints(calls, "step"))[timed])
     return told
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter.analysis.columns import NONE, Ints, Reals, codes, ints, reals, texts
-from dtscope_jupyter.analysis.overlap import MS, keys_of
+from dtscope_jupyter.analysis.overlap import keys_of
 from dtscope_jupyter.analysis.pairing import paired
+from dtscope_jupyter.analysis.recorded import MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

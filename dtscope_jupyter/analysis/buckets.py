@@ -12,7 +12,7 @@ import pyarrow as pa
 from dtscope_jupyter.analysis.activity import pair
 from dtscope_jupyter.analysis.columns import NONE, Ints, ints
 from dtscope_jupyter.analysis.lines import Groups
-from dtscope_jupyter.analysis.overlap import MS
+from dtscope_jupyter.analysis.recorded import MS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,8 @@ import numpy as np
 from dtscope_jupyter.analysis.bandwidth import bandwidth
 from dtscope_jupyter.analysis.breakdown import breakdown
 from dtscope_jupyter.analysis.columns import NONE, ints
-from dtscope_jupyter.analysis.overlap import MS, overlap
+from dtscope_jupyter.analysis.overlap import overlap
+from dtscope_jupyter.analysis.recorded import MS
 from dtscope_jupyter.analysis.waits import waits
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from dtscope_jupyter import schema
 from dtscope_jupyter.analysis.activity import Events, activity, events
-from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, is_any
-from dtscope_jupyter.analysis.lines import Axis, Covered, Groups
-from dtscope_jupyter.analysis.overlap import MS, overlap_of
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, Reals, codes, ints, is_any
+from dtscope_jupyter.analysis.lines import Axis, Covered, Groups, total
+from dtscope_jupyter.analysis.overlap import overlap_of
+from dtscope_jupyter.analysis.recorded import MS
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -179,3 +180,53 @@ def _inside(steps: Events, comm: Events, compute: Events) -> tuple[Ints, Ints, I
     shift = axis.shift[lines[0]]
     within = [Covered.of(one).within(steps.start + shift, steps.end + shift) for one in (*sets, intervals.intersection(*sets))]
     return within[0], within[1], within[2]
+
+
+def extent(groups: Groups, start: Ints, end: Ints) -> Ints:
+    """Last end - first start of each group."""
+    first, last = np.full(groups.count, np.iinfo(np.int64).max), np.full(groups.count, np.iinfo(np.int64).min)
+    np.minimum.at(first, groups.of_row, start)
+    np.maximum.at(last, groups.of_row, end)
+    length: Ints = last - first
+    return length
+
+
+def breakdown(tables: Tables) -> pd.DataFrame:
+    """HolisticTraceAnalysis' `get_temporal_breakdown` of the kernels it keeps, a row a rank.
+
+    kernel = last end - first start; compute = union of compute kernels; idle = kernel - union of all; non_compute = kernel -
+    compute - idle; percentages are of kernel, rounded to two digits.
+    """
+    import pandas as pd
+
+    spans = hta_tables(tables)["spans"]
+    start, end = ints(spans, "start_ns"), ints(spans, "end_ns")
+    groups = Groups.by((ints(spans, "rank"),))
+    axis = Axis.of(groups.count, (groups.of_row, start, end))
+    computing = is_any(spans, "kind", ["compute"])
+    kernel = extent(groups, start, end)
+    compute = _merged(axis, groups.of_row[computing], start[computing], end[computing])
+    idle = kernel - _merged(axis, groups.of_row, start, end)
+    parts = {"idle": idle, "compute": compute, "non_compute": kernel - compute - idle}
+    shares = {f"{name}_pctg": _percent(part, kernel) for name, part in parts.items()}
+    lengths = {f"{name}_ms": part / MS for name, part in (parts | {"kernel": kernel}).items()}
+    return pd.DataFrame({"rank": groups.keys[0]} | lengths | shares)
+
+
+def _percent(part: Ints, whole: Ints) -> Reals:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share: Reals = np.round(100 * (part / MS) / (whole / MS), 2)
+    return share
+
+
+def _merged(axis: Axis, line: Ints, start: Ints, end: Ints) -> Ints:
+    """Length of the union as HolisticTraceAnalysis sums it: a lone kernel within one microsecond counts -1 us once rounded."""
+    shift = axis.shift[line]
+    order = np.argsort(start + shift, kind="stable")
+    start, end = (start + shift)[order], (end + shift)[order]
+    first = np.ones(len(start), bool)
+    first[1:] = start[1:] > np.maximum.accumulate(end)[:-1]
+    if not len(start):
+        return np.zeros(len(axis.begin), np.int64)
+    begins = np.flatnonzero(first)
+    return total(line[order][begins], np.maximum.reduceat(end, begins) - start[begins], len(axis.begin))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, is_any, reals, texts
-from dtscope_jupyter.analysis.overlap import MS
+from dtscope_jupyter.analysis.recorded import MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dtscope_jupyter.analysis import conventions
 from dtscope_jupyter.analysis.columns import NONE, Ints, codes, ints, is_any, texts
 from dtscope_jupyter.analysis.lines import Axis, Covered, Groups
-from dtscope_jupyter.analysis.overlap import MS
+from dtscope_jupyter.analysis.recorded import MS
 
 if TYPE_CHECKING:
     import pandas as pd

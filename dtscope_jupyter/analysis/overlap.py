@@ -7,33 +7,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
-from dtscope_jupyter.analysis.activity import KEYS, SOURCES, Activity, Events, activity, pair, source_codes
-from dtscope_jupyter.analysis.columns import NONE, Ints, among, ints, reals, texts
+from dtscope_jupyter.analysis.activity import KEYS, SOURCES, Activity, Events, activity
+from dtscope_jupyter.analysis.columns import NONE, Ints, texts
 from dtscope_jupyter.analysis.lines import Axis, Covered, Groups, total
+from dtscope_jupyter.analysis.recorded import LENGTHS, MS, Recorded, bits_of, outdone
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    import pyarrow as pa
 
     from dtscope_jupyter.analysis.activity import Tables
 
 BY = ("rank", "step", *KEYS)
-MS = 1e6
-LENGTHS = ("comm", "compute", "overlap")
+ESTIMATE = "estimate"
 
 
 def overlap(tables: Tables, by: str | Sequence[str] = "rank", convention: str | None = None) -> pd.DataFrame:
     """Communication hidden and exposed, a row a group.
 
     comm = union of the group's communication; compute = union of the rank's computation, of the row's step
-    and phase where `by` has them; overlap = |comm and any compute of the rank|; exposed = comm - overlap;
-    overlap_ratio = overlap / comm, NaN without communication. Without "rank" in `by`, the milliseconds are
+    and phase where `by` has them (a recorded step's phases: `phases`); overlap = |comm and any compute of the rank|;
+    exposed = comm - overlap; overlap_ratio = overlap / comm, NaN without communication. Without "rank" in `by`, the milliseconds are
     means over the ranks and the ratio is that of the means. (Sources: HolisticTraceAnalysis' ratio, per
     rank; the split per step of the TensorBoard plugin; `activity` says what counts as comm and compute.)
+
+    Steps in which a rank only counted its collectives have exposed_ms alone, as the rank measured it, and `source` "estimate";
+    the rest of the row is NaN. In a row of several steps or ranks they count only where nothing better is there, so that all
+    figures of a row are of the same steps; `attrs["estimated_steps"]` says how many steps were left out that way.
 
     Args:
         tables: The run's tables.
@@ -41,7 +45,8 @@ def overlap(tables: Tables, by: str | Sequence[str] = "rank", convention: str | 
         convention: None, "hta" or "tensorboard", see `conventions`.
 
     Returns:
-        Columns `by`, comm_ms, compute_ms, overlap_ms, exposed_ms, overlap_ratio, source.
+        Columns `by`, comm_ms, compute_ms, overlap_ms, exposed_ms, overlap_ratio, source (profiler, event, host,
+        flight_recorder, several of them, or estimate).
 
     Raises:
         DtscopeError: An unknown `by` or convention.
@@ -51,7 +56,7 @@ def overlap(tables: Tables, by: str | Sequence[str] = "rank", convention: str | 
         from dtscope_jupyter.analysis import conventions
 
         return conventions.overlap(tables, keys, convention)
-    return overlap_of(activity(tables), keys, tables["steps"])
+    return overlap_of(activity(tables, phases="phase" in keys), keys, tables["steps"])
 
 
 def keys_of(by: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
@@ -72,14 +77,17 @@ def overlap_of(found: Activity, keys: tuple[str, ...], steps: pa.Table) -> pd.Da
     import pandas as pd
 
     inner = ("rank", *(key for key in keys if key != "rank"))
-    frames = []
+    frames, estimated = [], 0
     if set(inner) <= {"rank", "step"}:
-        recorded = _Recorded(steps, found)
-        found = recorded.others(found)
-        frames.append(recorded.frame(inner))
+        recorded = Recorded.of(steps, found)
+        found, estimated = recorded.others(found), len(recorded.estimated)
+        frames = recorded.frames(inner)
     frames.append(_grouped(found, inner))
     filled = [frame for frame in frames if len(frame)] or frames[-1:]
-    return _finished(pd.concat(filled, ignore_index=True), keys)
+    done = _finished(pd.concat(filled, ignore_index=True) if len(filled) > 1 else filled[0], keys)
+    left = estimated if len(filled) > 1 and not (done["source"] == ESTIMATE).any() else 0
+    done.attrs = {"estimated_steps": left}
+    return done
 
 
 def _grouped(found: Activity, inner: tuple[str, ...]) -> pd.DataFrame:
@@ -98,8 +106,8 @@ def _grouped(found: Activity, inner: tuple[str, ...]) -> pd.DataFrame:
     computed = axis.lengths(axis.union(of_compute, compute.start, compute.end))[parent]
     keys = dict(zip(near, (column[parent] for column in outer.keys), strict=True))
     keys |= dict(zip(finer, groups.keys[1:], strict=True))
-    bits = _bits(groups.of_row, comm.source, groups.count)
-    bits |= _bits(of_compute, compute.source, outer.count)[parent]
+    bits = bits_of(groups.of_row, comm.source, groups.count)
+    bits |= bits_of(of_compute, compute.source, outer.count)[parent]
     return _frame(comm, {key: keys[key] for key in inner}, (lengths, computed, overlapped), bits)
 
 
@@ -121,66 +129,37 @@ def _lengths(comm: Events, compute: Events, groups: Groups) -> tuple[Ints, Ints]
     return length, total(line, busy.within(starts + shift, ends + shift), groups.count)
 
 
-def _bits(line: Ints, source: Ints, count: int) -> Ints:
-    bits = np.zeros(count, np.int64)
-    np.bitwise_or.at(bits, line, 1 << source)
-    return bits
-
-
 def _frame(comm: Events, keys: dict[str, Ints], lengths: tuple[Ints, Ints, Ints], bits: Ints) -> pd.DataFrame:
     import pandas as pd
 
     shown = {key: texts(codes, comm.names[key]) if key in KEYS else codes for key, codes in keys.items()}
-    return pd.DataFrame(shown | dict(zip(LENGTHS, lengths, strict=True)) | {"bits": bits})
-
-
-class _Recorded:
-    """Steps whose figures only the rank itself has still: their collectives were thinned to save disk."""
-
-    def __init__(self, steps: pa.Table, found: Activity) -> None:
-        pairs = pair(ints(steps, "rank"), ints(steps, "step"))
-        whole = np.logical_and.reduce([~np.isnan(reals(steps, f"{name}_ms")) for name in LENGTHS])
-        keep = whole & (reals(steps, "comm_ms") > 0) & ~among(pairs, pair(found.comm.rank, found.comm.step))
-        self.steps = steps.filter(pa.array(keep))
-        self._pairs = pairs[keep]
-
-    def others(self, found: Activity) -> Activity:
-        """The activity outside of these steps."""
-        parts = (part.where(~among(pair(part.rank, part.step), self._pairs)) for part in (found.comm, found.compute))
-        return Activity(*parts)
-
-    def frame(self, inner: tuple[str, ...]) -> pd.DataFrame:
-        """As `_grouped`."""
-        groups = Groups.by(tuple(ints(self.steps, key) for key in inner))
-        sums = {name: np.bincount(groups.of_row, reals(self.steps, f"{name}_ms") * MS, groups.count) for name in LENGTHS}
-        import pandas as pd
-
-        bits = _bits(groups.of_row, source_codes(self.steps), groups.count)
-        return pd.DataFrame(dict(zip(inner, groups.keys, strict=True)) | sums | {"bits": bits})
+    named = dict(zip(LENGTHS, (*lengths, lengths[0] - lengths[2]), strict=True))
+    return pd.DataFrame(shown | named | {"bits": bits, "estimated": np.zeros(len(bits), bool)})
 
 
 def _finished(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
     """Sums rows of one rank, takes the mean over ranks where they are no key, and derives the rest."""
     frame = _summed(frame, keys)
-    done = frame[list(keys)].copy()
-    for name in LENGTHS:
-        done[f"{name}_ms"] = frame[name] / MS
-    done["exposed_ms"] = done["comm_ms"] - done["overlap_ms"]
-    done["overlap_ratio"] = done["overlap_ms"] / done["comm_ms"].where(done["comm_ms"] > 0)
+    lengths = {f"{name}_ms": frame[name].to_numpy() / MS for name in LENGTHS}
+    comm = lengths["comm_ms"]
+    ratio = np.divide(lengths["overlap_ms"], comm, out=np.full(len(comm), np.nan), where=comm > 0)
     known = np.array([source_text(bits) for bits in range(1 << len(SOURCES))], dtype=object)
-    return done.assign(source=known[frame["bits"].to_numpy(np.int64)])
+    source = np.where(frame["estimated"], ESTIMATE, known[frame["bits"].to_numpy(np.int64)])
+    return frame[list(keys)].assign(**lengths, overlap_ratio=ratio, source=source)
 
 
 def _summed(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
-    if set(keys) == set(frame.columns) - {*LENGTHS, "bits"} and not frame.duplicated(list(keys)).any():
+    if set(keys) == set(frame.columns) - {*LENGTHS, "bits", "estimated"} and not frame.duplicated(list(keys)).any():
         return frame.sort_values(list(keys), kind="stable", ignore_index=True)
+    place = frame.groupby(list(keys), dropna=False, sort=True).ngroup()
+    frame = frame[~outdone(frame["estimated"].to_numpy(bool), np.asarray(place, np.int64))]
     groups = frame.groupby(list(keys), dropna=False, sort=True)
-    sums = groups[list(LENGTHS)].sum()
+    sums = groups[list(LENGTHS)].sum(min_count=1)
     if "rank" not in keys:
         sums = sums.div(groups["rank"].nunique(), axis=0)
     bits = np.zeros(len(sums), np.int64)
     np.bitwise_or.at(bits, groups.ngroup().to_numpy(), frame["bits"].to_numpy(np.int64))
-    return sums.assign(bits=bits).reset_index()
+    return sums.assign(bits=bits, estimated=groups["estimated"].all()).reset_index()
 
 
 def source_text(bits: int) -> str:

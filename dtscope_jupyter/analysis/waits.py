@@ -13,8 +13,9 @@ import pyarrow as pa
 from dtscope_jupyter.analysis.clocks import aligned
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, texts
 from dtscope_jupyter.analysis.lines import Groups
-from dtscope_jupyter.analysis.overlap import MS, keys_of
+from dtscope_jupyter.analysis.overlap import keys_of
 from dtscope_jupyter.analysis.pairing import Paired, identities, paired
+from dtscope_jupyter.analysis.recorded import MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -85,3 +85,16 @@ def append(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
     writer = store.BlockWriter(folder, name)
     writer.append(pa.RecordBatch.from_pylist(rows, schema.TABLES[name].arrow))
     writer.close()
+
+
+def counted(steps: int = 4, every: int = 4) -> dict[str, list[dict[str, Any]]]:
+    """As `two_ranks` on devices: one step in `every` is timed, of the others only the exposed time is known, 1 ms more each step."""
+    found = two_ranks(steps)
+    timed = [step for step in range(steps) if not (step + 1) % every]
+    found["collectives"] = [row for row in found["collectives"] if row["step"] in timed]
+    found["host"] = [row for row in found["host"] if row["step"] in timed]
+    figures = {"comm_ms": 36.0, "compute_ms": 82.0, "overlap_ms": 28.0, "exposed_ms": 8.0}
+    found["steps"] = [
+        row | (figures if row["step"] in timed else {"exposed_ms": 1.0 + row["step"] + 10 * row["rank"]}) for row in found["steps"]
+    ]
+    return found

@@ -82,8 +82,10 @@ def test_breakdown_of_recorded_steps() -> None:
     assert frame["exposed_ms"].tolist() == [8] * 6
     assert frame["idle_ms"].tolist() == [0] * 6
     assert frame["idle_host_ms"].isna().all()
-    with pytest.raises(DtscopeError, match="by='operation' is unknown; choose from rank, step"):
-        breakdown(tables(), "operation")
+    with pytest.raises(DtscopeError, match="idle time belongs to no operation: breakdown knows by rank, step, phase"):
+        breakdown(tables(), ["rank", "operation"])
+    with pytest.raises(DtscopeError, match="by='bucket' is unknown; choose from rank, step, phase"):
+        breakdown(tables(), "bucket")
 
 
 def test_a_compute_kernel_beside_communication_against_alone() -> None:

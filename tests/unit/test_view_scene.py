@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 import pytest
+from analysis_rows import counted
+from analysis_rows import tables as rows
 
 from dtscope_jupyter.diagnosis import diagnose
 from dtscope_jupyter.diagnosis.finding import Finding, Severity
@@ -23,7 +25,8 @@ from tests.view_tables import ORIGIN, STEP_NS, ddp, stuck, tables
 
 def made(values: list[list[float]], exact: bool = False) -> Matrix:  # noqa: FBT001, FBT002
     array = np.array(values)
-    return Matrix(list(range(array.shape[0])), list(range(10, 10 + array.shape[1])), array, np.full(array.shape, exact))
+    ranks, steps = list(range(array.shape[0])), list(range(10, 10 + array.shape[1]))
+    return Matrix(ranks, steps, array, np.full(array.shape, exact), np.zeros(array.shape, bool))
 
 
 def shown(**options: int) -> Scene:
@@ -52,6 +55,35 @@ class TestMatrix:
         values = np.full((4, 12), 8.0)
         values[:, 6:] = 30.0
         assert strong_end(values, 40.0) == 30.0
+
+
+class TestEstimates:
+    """One step in four is timed; of the others only the exposed time is known."""
+
+    def test_every_step_is_on_the_map_and_the_timed_ones_are_marked(self) -> None:
+        found = scene(rows(**counted(8)), None)
+        assert found.exposed.steps == list(range(8))
+        assert not np.isnan(found.exposed.values).any()
+        assert found.exposed.best.tolist() == [[step in (3, 7) for step in range(8)]] * 2
+        assert found.exposed.pooled(2, 2).best.all()
+
+    def test_the_telling_step_is_a_timed_one(self) -> None:
+        found = scene(rows(**counted(8)), None)
+        assert found.chosen is not None
+        assert found.chosen.step in (3, 7)
+        assert found.timeline is not None
+
+    def test_means_are_of_the_steps_in_which_each_is_known(self) -> None:
+        numbers = scene(rows(**counted(8)), None).numbers
+        assert numbers["comm_ms"].tolist() == [36, 26]
+        assert numbers["exposed_ms"].tolist() == [(1 + 2 + 3 + 5 + 6 + 7 + 16) / 8, (11 + 12 + 13 + 15 + 16 + 17 + 16) / 8]
+        assert numbers["wait_ms"].tolist() == [10, 0]
+
+    def test_words_say_how_many_steps_the_ratio_is_of(self) -> None:
+        assert measured(scene(rows(**counted(8)), None)).endswith("overlap ratio 0.74 in 2 timed steps of 8.")
+        alone = scene(rows(**counted(3)), None)
+        assert measured(alone) == "Exposed communication 7.00 ms a step, 7.78 % of a step of 90.0 ms."
+        assert alone.timeline is None
 
 
 class TestStep:

@@ -61,11 +61,19 @@ def draw(source: Source, style: Style, metric: str = "exposed_ms") -> go.Figure:
         [trace],
         shown.title,
         f"{shown.unit}, rank × step",
-        caption + pooled,
+        caption + _grades(cells) + pooled,
         height=rank_height(len(cells.ranks)),
         xaxis={"title": "step", "showgrid": False, **_ticks(cells.steps, 12)},
         yaxis={"title": "rank", "autorange": "reversed", "showgrid": False, **_ticks(cells.ranks, 32)},
     )
+
+
+def _grades(cells: Matrix) -> str:
+    """How well the cells are known, where not all alike."""
+    if not cells.estimated.any():
+        return ""
+    timed = int(cells.timed.any(axis=0).sum())
+    return f" Of {len(cells.steps):,} steps {timed:,} had all collectives timed; the others are the ranks' own estimate."
 
 
 def _frame(source: Source, metric: str) -> pd.DataFrame:
@@ -93,7 +101,9 @@ def _heat(cells: Matrix, style: Style, shown: _Metric, step_ms: float) -> tuple[
         xgap=1 if len(cells.steps) <= 200 else 0,  # noqa: PLR2004
         ygap=1 if len(cells.ranks) <= 64 else 0,  # noqa: PLR2004
         colorbar=style.colorbar(shown.unit),
-        hovertemplate="rank %{y}, step %{x}: %{z:.3~g} " + ("" if shown.good else "ms") + "<extra></extra>",
+        customdata=np.where(pooled.best, "", " (estimate)") if cells.estimated.any() else None,
+        hovertemplate=f"rank %{{y}}, step %{{x}}: %{{z:.3~g}}{'' if shown.good else ' ms'}"
+        f"{'%{customdata}' if cells.estimated.any() else ''}<extra></extra>",
     )
     return trace, f" Each cell the largest of {pooled.across} steps." if pooled.across > 1 else ""
 

@@ -38,7 +38,8 @@ def draw(source: Source, style: Style, step: int | None = None, ranks: Sequence[
     """`step`: the dearest that a finding blames, else the median, unless said; `ranks`: all, or 64 telling ones."""
     acts = activity(source.tables)
     by_step = matrix(overlap_of(acts, ("rank", "step"), source.tables["steps"]), "exposed_ms")
-    chosen, why = _step(source, by_step.steps, step, telling_step(by_step, _blamed(source)) if step is None else None)
+    known = [by_step.steps[place] for place in np.flatnonzero(by_step.timed.any(axis=0))]
+    chosen, why = _step(source, known, step, telling_step(by_step, _blamed(source)) if step is None else None)
     waited = calls(timed(source.tables), chosen, 1)
     present = np.unique(np.concatenate((acts.comm.rank, acts.compute.rank))).tolist()
     cost = np.nanmean(by_step.values, axis=1).tolist() if len(by_step.ranks) == len(present) else [0.0] * len(present)

@@ -17,7 +17,7 @@ from dtscope_jupyter.view.picture.panel import MARGIN, right
 from dtscope_jupyter.view.picture.ranks import Ranks
 from dtscope_jupyter.view.picture.steps_taken import StepsTaken
 from dtscope_jupyter.view.scene.choose import telling_ranks
-from dtscope_jupyter.view.scene.words import checks, headline
+from dtscope_jupyter.view.scene.words import caption, checks, headline
 from dtscope_jupyter.view.text import count, duration
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def panels(scene: Scene, canvas: Canvas, title: str, subtitle: str) -> list[list
     rows: list[list[Panel]] = [[Header(title, subtitle, str(scene.observer))], [_headline(scene, canvas)]]
     if scene.progress is not None:
         rows.append([StepsTaken(scene.progress, scene.blamed)])
-    if scene.timeline is not None or scene.progress is None:
+    if scene.timeline is not None or scene.progress is None or scene.exposed.estimated.any():
         marked = scene.chosen.step if scene.chosen else None
         rows.append([Heat(scene.exposed, scene.exposed.pooled(*_MAP), scene.step_ms, scene.comm.values, marked, scene.blamed)])
-        rows.append([_lanes(scene)])
+        rows.extend([[_lanes(scene)]] if scene.timeline is not None or scene.progress is None else [])
     rows.append(_numbers(scene, canvas))
     if scene.gradients is not None:
         rows.append([Norms(scene.gradients)])
@@ -78,7 +78,7 @@ def _numbers(scene: Scene, canvas: Canvas) -> list[Panel]:
     width = (right(canvas) - MARGIN) * _TABLE_SHARE
     first = [*scene.blamed, *(call.last for call in scene.calls[:1])]
     kept = telling_ranks([int(r) for r in numbers.index], first, numbers["exposed_ms"].tolist(), _TABLE_ROWS)
-    table = Ranks(numbers.loc[kept], len(numbers) - len(kept), scene.blamed, width)
+    table = Ranks(numbers.loc[kept], len(numbers) - len(kept), scene.blamed, width, caption(scene))
     if (excess := _excess(scene)) is not None:
         return [table, Instead(*excess, MARGIN + width + 40)]
     if not scene.calls or scene.timeline is None:

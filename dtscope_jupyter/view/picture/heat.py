@@ -53,7 +53,7 @@ class Heat:
     def _nothing(self) -> str:
         if not self.matrix.ranks:
             return "No step with times was recorded, so there is no map."
-        if np.nansum(self.talked) > 0:
+        if np.nansum(self.talked) > 0 or self.matrix.estimated.any():
             return ""
         return "No communication with times was recorded, so nothing could be exposed."
 
@@ -83,6 +83,8 @@ class Heat:
             words += f" · each cell the largest of {count(pooled.down, 'rank')} × {count(pooled.across, 'step')}"
         if self.matrix.exact.all():
             return words + " · exact (profiled)"
+        if self.matrix.estimated.any():
+            return words + (" · dot: all collectives timed, else estimated" if self.matrix.timed.any() else " · estimated")
         return words + (" · dot: exact (profiled)" if self.matrix.exact.any() else "")
 
     def _legend(self, canvas: Canvas, top: float) -> float:
@@ -112,13 +114,13 @@ class Heat:
     def _write(self, canvas: Canvas, top: float, pooled: Pooled, colors: Bytes) -> None:
         edges = self._edges(canvas, pooled)
         written = edges[1] - edges[0] >= _WRITTEN and self.row >= 15  # noqa: PLR2004
-        dotted = not self.matrix.exact.all() and self.row >= 6 and edges[1] - edges[0] >= 4  # noqa: PLR2004
+        dotted = not self.matrix.best.all() and self.row >= 6 and edges[1] - edges[0] >= 4  # noqa: PLR2004
         for (i, j), value in np.ndenumerate(pooled.values):
             x, y = (edges[j] + edges[j + 1]) / 2, top + self.row * (i + 0.5)
             ink = readable_on(tuple(int(c) for c in colors[i, j]))  # type: ignore[arg-type]
             if written:
                 canvas.text(x, y + 4.5, significant(float(value)), size=12, color=ink, align="middle")
-            if dotted and pooled.exact[i, j]:
+            if dotted and pooled.best[i, j]:
                 canvas.dot(edges[j] + 8 if written else x, y, 1.2, ink)
 
     def _labels(self, canvas: Canvas, top: float, pooled: Pooled) -> None:

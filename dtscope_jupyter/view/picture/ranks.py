@@ -24,7 +24,6 @@ HEADS = {
     "wait_ms": "wait",
     "times_last": "times last",
 }
-_CAPTION = "mean of a step in ms; overlap: comm under compute; wait: sum over collectives"
 _ROW = 21
 
 
@@ -36,6 +35,7 @@ class Ranks:
     hidden: int
     blamed: list[int]
     width: float
+    caption: str
 
     @property
     def height(self) -> int:
@@ -45,7 +45,7 @@ class Ranks:
     def draw(self, canvas: Canvas, top: float) -> None:
         """Draws it below `top`."""
         until = MARGIN + self.width
-        title(canvas, top, "By rank", _CAPTION, until=until)
+        title(canvas, top, "By rank", self.caption, until=until)
         places = [MARGIN + 46 + (self.width - 46) * (i + 1) / len(HEADS) for i in range(len(HEADS))]
         y = top + TITLE + 13
         for head, x in zip(HEADS.values(), places, strict=True):

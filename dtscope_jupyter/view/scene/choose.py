@@ -26,9 +26,10 @@ class Chosen:
 def telling_step(exposed: Matrix, blamed: Iterable[int] | None) -> Chosen | None:
     """The dearest of the steps that a finding blames, else the median; by exposed communication, mean of the ranks.
 
-    `blamed` is None where no finding costs anything. Steps that a profiler saw go before those it did not.
+    `blamed` is None where no finding costs anything. Steps that a profiler saw go before those it did not; those of which
+    nothing but an estimate is known have no time line and are none.
     """
-    places = np.flatnonzero(~np.isnan(exposed.values).all(axis=0)) if exposed.steps else np.array([], int)
+    places = np.flatnonzero(exposed.timed.any(axis=0)) if exposed.steps else np.array([], int)
     seen = places[exposed.exact[:, places].any(axis=0)] if len(places) else places
     places = seen if len(seen) else places
     if not len(places):

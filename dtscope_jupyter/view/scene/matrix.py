@@ -24,27 +24,42 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """`values[i, j]` is of rank `ranks[i]` in step `steps[j]`, NaN where unknown; `exact` where a profiler saw it."""
+    """`values[i, j]` is of rank `ranks[i]` in step `steps[j]`, NaN where unknown.
+
+    `exact` where a profiler saw it; `estimated` where the rank timed no collective and only its exposed time is known.
+    """
 
     ranks: list[int]
     steps: list[int]
     values: Reals
     exact: Flags
+    estimated: Flags
+
+    @property
+    def timed(self) -> Flags:
+        """Cells of which more is known than an estimate."""
+        timed: Flags = ~np.isnan(self.values) & ~self.estimated
+        return timed
+
+    @property
+    def best(self) -> Flags:
+        """Cells to be marked as better known than the others: the timed ones beside estimates, else the profiled ones."""
+        return self.timed if self.estimated.any() else self.exact
 
     def pooled(self, rows: int, columns: int) -> Pooled:
         """At most so many rows and columns: the largest of neighbours, so that what is dear does not vanish."""
         down, across = -(-len(self.ranks) // max(rows, 1)), -(-len(self.steps) // max(columns, 1))
         down, across = max(down, 1), max(across, 1)
         values = _pool(self.values, down, across, np.nan)
-        return Pooled(values, _pool(self.exact.astype(np.float64), down, across, 0.0) > 0, down, across)
+        return Pooled(values, _pool(self.best.astype(np.float64), down, across, 0.0) > 0, down, across)
 
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """A matrix made smaller: each cell the largest of `down` ranks and `across` steps."""
+    """A matrix made smaller: each cell the largest of `down` ranks and `across` steps; `best` where one of them is."""
 
     values: Reals
-    exact: Flags
+    best: Flags
     down: int
     across: int
 
@@ -55,9 +70,10 @@ def matrix(frame: pd.DataFrame, column: str) -> Matrix:
     steps, at = np.unique(frame["step"].to_numpy(np.int64), return_inverse=True)
     values = np.full((len(ranks), len(steps)), np.nan)
     values[row, at] = frame[column].to_numpy(np.float64, na_value=np.nan)
-    exact = np.zeros(values.shape, dtype=bool)
+    exact, estimated = np.zeros(values.shape, dtype=bool), np.zeros(values.shape, dtype=bool)
     exact[row, at] = (frame["source"] == "profiler").to_numpy(bool)
-    return Matrix(ranks.tolist(), steps.tolist(), values, exact)
+    estimated[row, at] = (frame["source"] == "estimate").to_numpy(bool)
+    return Matrix(ranks.tolist(), steps.tolist(), values, exact, estimated)
 
 
 def _pool(values: Reals, down: int, across: int, empty: float) -> Reals:

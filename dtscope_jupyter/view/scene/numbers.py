@@ -28,6 +28,7 @@ def step_times(tables: Mapping[str, pa.Table]) -> pd.DataFrame:
 def numbers(overlap: pd.DataFrame, waits: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """By rank: mean of its steps of step_ms, compute_ms, comm_ms, exposed_ms and wait_ms, and the ratio of its sums.
 
+    Each is of the steps in which it is known: of step_ms and exposed_ms that can be more than of the others.
     `overlap` is by rank and step (by rank where the run has no steps), `waits` by rank, `steps` as `step_times`.
     """
     by_rank = overlap.groupby("rank", observed=True)
@@ -35,7 +36,7 @@ def numbers(overlap: pd.DataFrame, waits: pd.DataFrame, steps: pd.DataFrame) -> 
     total = by_rank[["overlap_ms", "comm_ms"]].sum(min_count=1)
     mean["overlap_ratio"] = total["overlap_ms"] / total["comm_ms"].where(total["comm_ms"] > 0)
     frame = mean.join(steps.groupby("rank")["step_ms"].mean(), how="outer")
-    counted = by_rank.size().reindex(frame.index)
+    counted = by_rank["comm_ms"].count().reindex(frame.index)
     waited = waits.set_index("rank") if len(waits) else pd.DataFrame(columns=["wait_ms", "times_last"], dtype=float)
     frame["wait_ms"] = waited["wait_ms"].reindex(frame.index).astype(float) / counted.where(counted > 0)
     frame["times_last"] = waited["times_last"].reindex(frame.index).astype(float)

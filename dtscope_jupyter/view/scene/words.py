@@ -45,11 +45,23 @@ def measured(scene: Scene) -> str:
     """Exposed communication and overlap ratio of the mean step, where they are known."""
     numbers = scene.numbers
     exposed, ratio = float(numbers["exposed_ms"].mean()), float(numbers["overlap_ratio"].mean())
-    if not math.isfinite(exposed) or float(numbers["comm_ms"].sum()) == 0:
+    if not math.isfinite(exposed) or not (float(numbers["comm_ms"].sum()) > 0 or scene.exposed.estimated.any()):
         return "No communication with times was seen." if scene.ranks else ""
     step = float(numbers["step_ms"].mean())
     share = f", {significant(100 * exposed / step)} % of a step of {duration(step)}" if step > 0 else ""
-    return f"Exposed communication {duration(exposed)} a step{share}; overlap ratio {ratio:.2f}."
+    hidden = f"; overlap ratio {ratio:.2f}" if math.isfinite(ratio) else ""
+    return f"Exposed communication {duration(exposed)} a step{share}{hidden}{_of_steps(scene)}."
+
+
+def _of_steps(scene: Scene) -> str:
+    """How many steps the ratio is of, where it is not of all."""
+    return f" in {sampled(scene)}" if scene.exposed.estimated.any() and scene.exposed.timed.any() else ""
+
+
+def sampled(scene: Scene) -> str:
+    """As in: 2 timed steps of 40."""
+    timed = int(scene.exposed.timed.any(axis=0).sum())
+    return f"{count(timed, 'timed step')} of {len(scene.exposed.steps):,}"
 
 
 def checks(scene: Scene) -> list[tuple[bool, str]]:
@@ -62,3 +74,12 @@ def checks(scene: Scene) -> list[tuple[bool, str]]:
     if scene.nonfinite > 0:
         said.append((False, f"{count(int(scene.nonfinite), 'NaN or infinite gradient value')}"))
     return said
+
+
+def caption(scene: Scene) -> str:
+    """What the numbers by rank are means of."""
+    if not scene.exposed.estimated.any():
+        return "mean of a step in ms; overlap: comm under compute; wait: sum over collectives"
+    if not scene.exposed.timed.any():
+        return "mean of a step in ms; exposed: as the ranks estimate it"
+    return f"mean of a step in ms; compute, comm, overlap, wait: of {sampled(scene)}"
