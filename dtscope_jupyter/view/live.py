@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.view import offline
+from dtscope_jupyter.view import live_step, offline
 from dtscope_jupyter.view.pump import Pump
 from dtscope_jupyter.view.widget import Panels
 
@@ -34,6 +35,8 @@ class LiveView:
         status |= {"backend": None, "ranks": {}}
         self.widget = widget or Panels(world_size=world_size, live=live)
         self._pump = Pump(path, self.widget, status) if path else None
+        if path:
+            live_step.Answers(self.widget, functools.partial(live_step.of_directory, path))
         self._live = live
 
     def start(self) -> None:
@@ -72,6 +75,7 @@ def show(run: Run, panel: str = "overlap", *, rank: int | None = None, step: int
     place = {name: value for name, value in (("rank", rank), ("step", step)) if value is not None}
     snapshot = offline.message(run, offline.SHOW_BYTES).pack()
     widget = Panels(world_size=run.world_size, live=False, snapshot=snapshot, panel=panel, place=place)
+    live_step.Answers(widget, functools.partial(live_step.of_tables, run.tables))
     return LiveView(None, live=False, widget=widget)
 
 

@@ -63,7 +63,10 @@ def _add_map(made: Message, steps: pa.Table) -> None:
     took = pc.cast(pc.subtract(steps["end_ns"], steps["start_ns"]), pa.float64()).to_numpy(zero_copy_only=False)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(real["comm_ms"] > 0, real["overlap_ms"] / real["comm_ms"], np.nan)
-    for metric, values in (("exposed", real["exposed_ms"]), ("ratio", ratio), ("step", took / 1e6)):
+    profiled = pc.fill_null(pc.equal(pc.cast(steps["source"], pa.string()), "profiler"), fill_value=False).to_numpy(zero_copy_only=False)
+    # As in js/src/matrix.ts: the rank's own word, recorded collectives, a profiler.
+    evidence = np.where(np.isnan(real["exposed_ms"]), np.nan, np.where(profiled, 2, np.where(np.isnan(real["comm_ms"]), 0, 1)))
+    for metric, values in (("exposed", real["exposed_ms"]), ("ratio", ratio), ("step", took / 1e6), ("evidence", evidence)):
         cells = np.full(shape, np.nan, np.float32)
         cells[row, step - first] = values
         made.add_matrix(metric, ranks.tolist(), first, cells)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One view of a run: the panels, where the user looks, and when to draw.
 import { h, say } from "./dom";
+import { Fetching } from "./fetching";
 import { type Place, Trail } from "./history";
 import type { Model } from "./model";
 import { type Colors, colorsOf, paint, type Theme, themeOf } from "./palette";
@@ -21,6 +22,8 @@ export interface Options {
   readonly only?: string;
   /** Whether the kernel's side is gone. */
   readonly gone?: () => boolean;
+  /** How steps that the page lacks are asked for; without, they are not. */
+  readonly fetching?: Fetching;
 }
 
 const TABS = ["gradients", "log", "devices"] as const;
@@ -40,12 +43,14 @@ export class App {
   private followed = 0;
   private frame = 0;
   private quiet = 0;
+  private readonly fetching: Fetching;
 
   constructor(
     private readonly model: Model,
     private readonly options: Options = {},
   ) {
     this.following = options.place?.step === undefined;
+    this.fetching = options.fetching ?? new Fetching(null);
     if (options.place) this.trail.drift(options.place);
     const context = this.context();
     const status = new StatusPanel(context);
@@ -67,8 +72,9 @@ export class App {
     this.watchTheme();
   }
 
-  /** Draws soon; once a frame however often it is asked. */
+  /** Draws soon; once a frame however often it is asked, and not while nobody can see it. */
   redraw(): void {
+    if (document.hidden) return;
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
       if (!this.ending.signal.aborted) this.update();
@@ -175,6 +181,11 @@ export class App {
         return app.following;
       },
       go: (change) => this.go(change),
+      drift: (change) => {
+        this.following = false;
+        this.trail.drift(change);
+        this.redraw();
+      },
       follow: () => {
         this.following = true;
         this.followed = 0;
@@ -182,6 +193,7 @@ export class App {
       },
       redraw: () => this.redraw(),
       note: (text) => this.note(text),
+      missing: () => this.missing(),
       back: () => this.travel(this.trail.back()),
       forward: () => this.travel(this.trail.forward()),
       canBack: () => this.trail.canBack,
@@ -192,6 +204,7 @@ export class App {
 
   private go(change: Partial<Place>): void {
     if (change.step !== undefined || change.collective) this.following = false;
+    if (typeof change.step === "number") this.fetching.retry(change.step);
     if (this.trail.go(change)) this.redraw();
   }
 
@@ -234,8 +247,17 @@ export class App {
     this.ending.signal.addEventListener("abort", () => observer.disconnect());
     // Words such as "nothing heard for 12 s" change without a message.
     this.quiet = window.setInterval(() => {
-      if (this.model.status.live && !document.hidden) this.redraw();
+      if (this.model.status.live || this.fetching.pending) this.redraw();
     }, 1000);
+    document.addEventListener("visibilitychange", () => this.redraw(), { signal: this.ending.signal });
     requestAnimationFrame(apply);
+  }
+
+  /** Asks for what the page lacks of the chosen step; a selection that follows is at a step that is still coming in. */
+  private missing(): string {
+    const { step } = this.trail.here;
+    if (step === null || (this.following && this.model.status.live) || !this.model.lacks(step)) return "";
+    this.fetching.want(step);
+    return this.fetching.words(step, this.options.gone?.() ?? false);
   }
 }

@@ -46,8 +46,8 @@ export function choice(
   return Object.assign(root, { select });
 }
 
-export function button(text: string, click: () => void, label?: string): HTMLButtonElement {
-  return h("button.dts-link", { type: "button", onclick: () => click(), "aria-label": label, title: label }, text);
+export function button(text: string, click: () => void, label?: string, look = ""): HTMLButtonElement {
+  return h("button", { type: "button", class: `dts-link ${look}`.trim(), onclick: () => click(), "aria-label": label, title: label }, text);
 }
 
 /** Puts a text file or a picture into the user's hands. */

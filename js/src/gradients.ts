@@ -7,6 +7,10 @@ export interface Parameter {
   readonly name: string;
   readonly shape: string;
   readonly bucket: number;
+  /** Number of elements, NaN where unknown. */
+  readonly elements: number;
+  /** Class of the module that owns it. */
+  readonly module: string;
 }
 
 /** One value a rank of one parameter; NaN where unknown. */
@@ -23,11 +27,16 @@ export const GRADIENT_METRICS = {
   local: { label: "local norm", unit: "", what: "L2 norm before averaging, log scale", log: true },
   synced: { label: "synced norm", unit: "", what: "L2 norm after averaging, log scale", log: true },
   ready: { label: "ready", unit: "ms", what: "ms after the first gradient of the rank", log: false },
-  nonfinite: { label: "non-finite", unit: "", what: "NaN and infinite values in the local gradient", log: true },
+  nonfinite: {
+    label: "non-finite share",
+    unit: "%",
+    what: "NaN and infinite values, % of the local gradient's elements, log scale",
+    log: true,
+  },
   disagreement: {
     label: "disagreement",
-    unit: "",
-    what: "difference of a rank's synced norm from the largest, as a share of it",
+    unit: "%",
+    what: "a rank's synced norm below the largest, % of it, log scale",
     log: true,
   },
 } as const;
@@ -40,6 +49,33 @@ export interface Node {
   readonly depth: number;
   readonly leaf: boolean;
   readonly ids: readonly number[];
+  /** Elements of each of `ids`. */
+  readonly sizes: readonly number[];
+}
+
+export type RowsBy = "layer" | "parameter" | "bucket";
+
+/** The lines of the map: the tree of modules, every parameter, or DDP's buckets with their parameters under them. */
+export function linesBy(parameters: readonly Parameter[], by: RowsBy): Node[] {
+  if (by === "layer") return tree(parameters);
+  const sorted = [...parameters].sort((a, b) => a.id - b.id);
+  if (by === "parameter") return sorted.map((p) => leaf(p, p.name, 0));
+  const buckets = new Map<number, Parameter[]>();
+  for (const p of sorted) buckets.set(p.bucket, [...(buckets.get(p.bucket) ?? []), p]);
+  return [...buckets]
+    .sort(([a], [b]) => (a < 0 ? 1 : b < 0 ? -1 : a - b))
+    .flatMap(([bucket, list]) => {
+      const label = bucket < 0 ? "no bucket" : `bucket ${bucket}`;
+      return [branch(list, label, label, 0), ...list.map((p) => leaf(p, p.name, 1))];
+    });
+}
+
+function leaf(p: Parameter, label: string, depth: number): Node {
+  return { path: p.name, label, depth, leaf: true, ids: [p.id], sizes: [p.elements] };
+}
+
+function branch(list: readonly Parameter[], path: string, label: string, depth: number): Node {
+  return { path, label, depth, leaf: false, ids: list.map((m) => m.id), sizes: list.map((m) => m.elements) };
 }
 
 /** The tree of modules, depth first in the model's order; single children are merged into their parents' line. */
@@ -65,12 +101,12 @@ function walk(list: readonly Parameter[], prefix: string, depth: number, out: No
   for (const [head, members] of groups) {
     let path = prefix + head;
     if (members.length === 1) {
-      out.push({ path: members[0].name, label: members[0].name.slice(prefix.length), depth, leaf: true, ids: [members[0].id] });
+      out.push(leaf(members[0], members[0].name.slice(prefix.length), depth));
       continue;
     }
     // A chain of modules that hold nothing but one module is one line.
     for (let next = common(members, path); next !== path; next = common(members, path)) path = next;
-    out.push({ path, label: path.slice(prefix.length), depth, leaf: false, ids: members.map((m) => m.id) });
+    out.push(branch(members, path, path.slice(prefix.length), depth));
     walk(members, `${path}.`, depth + 1, out);
   }
 }
@@ -113,6 +149,7 @@ export function values(
   const at = new Map<string, GradientRow>();
   const first = new Map<number, number>();
   const most = new Map<number, number>();
+  const elements = new Map(nodes.flatMap((n) => n.sizes.map((size, i) => [n.ids[i], size] as const)));
   for (const row of rows) {
     at.set(`${row.id}/${row.rank}`, row);
     if (row.ready < (first.get(row.rank) ?? Number.POSITIVE_INFINITY)) first.set(row.rank, row.ready);
@@ -122,19 +159,27 @@ export function values(
   nodes.forEach((node, n) => {
     ranks.forEach((rank, r) => {
       const list = node.ids.map((id) => at.get(`${id}/${rank}`)).filter((row): row is GradientRow => row !== undefined);
-      out[n * ranks.length + r] = combine(list, metric, first.get(rank) ?? Number.NaN, most);
+      out[n * ranks.length + r] =
+        metric === "nonfinite" ? nonfiniteShare(list, elements) : combine(list, metric, first.get(rank) ?? Number.NaN, most);
     });
   });
   return out;
 }
 
-function combine(rows: GradientRow[], metric: GradientMetric, first: number, most: Map<number, number>): number {
+/** In % of the elements whose gradients were counted. */
+function nonfiniteShare(rows: GradientRow[], elements: ReadonlyMap<number, number>): number {
+  const counted = rows.filter((r) => !Number.isNaN(r.nonfinite) && (elements.get(r.id) ?? 0) > 0);
+  return counted.length ? (100 * sum(counted.map((r) => r.nonfinite))) / sum(counted.map((r) => elements.get(r.id)!)) : Number.NaN;
+}
+
+function combine(rows: GradientRow[], metric: Exclude<GradientMetric, "nonfinite">, first: number, most: Map<number, number>): number {
   if (!rows.length) return Number.NaN;
   if (metric === "ready") return Math.max(...rows.map((r) => r.ready)) - first;
-  if (metric === "nonfinite") return sum(rows.map((r) => r.nonfinite));
   if (metric === "disagreement") {
     const shares = rows.map((r) => (most.get(r.id) ? (most.get(r.id)! - r.synced) / most.get(r.id)! : 0));
-    return Number.isNaN(sum(shares)) && shares.every(Number.isNaN) ? Number.NaN : Math.max(...shares.map((s) => (Number.isNaN(s) ? 1 : s)));
+    return Number.isNaN(sum(shares)) && shares.every(Number.isNaN)
+      ? Number.NaN
+      : 100 * Math.max(...shares.map((s) => (Number.isNaN(s) ? 1 : s)));
   }
   const norms = rows.map((r) => r[metric]).filter((v) => !Number.isNaN(v));
   return norms.length ? Math.sqrt(sum(norms.map((v) => v * v))) : Number.NaN;

@@ -8,9 +8,11 @@ export interface Place {
   /** Key of a collective within the step. */
   readonly collective: string | null;
   readonly tab: string;
+  /** A kernel or host activity that the timeline is to show. */
+  readonly find: string;
 }
 
-export const START: Place = { step: null, rank: null, collective: null, tab: "gradients" };
+export const START: Place = { step: null, rank: null, collective: null, tab: "gradients", find: "" };
 
 export class Trail {
   private readonly places: Place[] = [START];

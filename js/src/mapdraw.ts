@@ -1,82 +1,25 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 // Draws the rank x step map. Pure: everything comes in, strokes go out.
-import type { Finding } from "./finding";
-import { integer, number, round } from "./format";
-import type { StepMatrix } from "./matrix";
-import { blankEnd, cost, costs, METRICS, type MetricName, type Range, strongEnd } from "./metrics";
+import { integer, number } from "./format";
+import type { Geometry, MapState } from "./mapgeometry";
+import { RIGHT } from "./mapgeometry";
+import { drawLegend } from "./maplegend";
+import { paintPixels } from "./mapraster";
+import { costs } from "./metrics";
 import { type Colors, costLookup } from "./palette";
-import type { Pen } from "./pen";
+import { fitted, type Pen } from "./pen";
 import { css, ramp, ticks } from "./scales";
-
-export const LEFT = 84;
-export const RIGHT = 62;
-const TOP = 26;
-const BOTTOM = 26;
-
-export interface MapState {
-  readonly matrix: StepMatrix;
-  readonly metric: MetricName;
-  readonly range: Range;
-  /** Rows of the matrix from top to bottom, with the name of the block each begins, if any. */
-  readonly order: readonly number[];
-  readonly blocks: ReadonlyMap<number, string>;
-  /** Columns shown, [from, to). */
-  readonly from: number;
-  readonly to: number;
-  readonly columnMeans: Float32Array;
-  readonly rowMeans: Float32Array;
-  readonly findings: readonly Finding[];
-  readonly step: number | null;
-  readonly rank: number | null;
-  readonly hover: { row: number; column: number } | null;
-}
-
-export interface Geometry {
-  readonly left: number;
-  readonly top: number;
-  readonly cell: number;
-  readonly row: number;
-  readonly width: number;
-  readonly height: number;
-  readonly total: number;
-}
-
-/** Where everything lies for a width and number of ranks; few ranks make a strip, many a map of bounded height. */
-export function geometry(width: number, ranks: number, columns: number, widest: number): Geometry {
-  const plot = Math.max(60, width - LEFT - RIGHT);
-  const row = ranks <= 8 ? 22 : ranks <= 24 ? 15 : Math.max(0.25, Math.min(10, 420 / ranks));
-  const height = Math.max(22, Math.round(row * ranks));
-  return {
-    left: LEFT,
-    top: TOP,
-    row,
-    height,
-    width: plot,
-    total: TOP + height + BOTTOM,
-    cell: Math.min(widest, plot / Math.max(1, columns)),
-  };
-}
-
-/** The row (place in the order) and column under a point; null outside. */
-export function hit(
-  g: Geometry,
-  state: Pick<MapState, "from" | "to" | "order">,
-  x: number,
-  y: number,
-): { row: number; column: number } | null {
-  const row = Math.floor((y - g.top) / g.row);
-  const column = state.from + Math.floor((x - g.left) / g.cell);
-  if (row < 0 || row >= state.order.length || x < g.left || column >= state.to || column < state.from) return null;
-  return { row, column };
-}
 
 export function drawMap(pen: Pen, g: Geometry, s: MapState, colors: Colors, ratio: number, image: () => HTMLCanvasElement): void {
   drawTop(pen, g, s, colors);
   if (g.cell >= 4 && (s.to - s.from) * s.order.length <= 6000) drawCells(pen, g, s, colors);
   else drawRaster(pen, g, s, colors, ratio, image());
+  drawMeans(pen, g, s, colors);
   drawRows(pen, g, s, colors);
+  drawBlocks(pen, g, s, colors);
   drawAxis(pen, g, s, colors);
+  drawLegend(pen, g, s, colors);
   drawMarks(pen, g, s, colors);
 }
 
@@ -113,11 +56,12 @@ function drawCells(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
       const t = of(v);
       const x = g.left + (c - s.from) * g.cell;
       pen.rect(x, g.top + i * g.row, g.cell - 1, g.row - gap, css(ramp(colors.cost, t)));
-      if (g.row >= 8 && s.matrix.exact.get(row, c) === 1) {
+      if (g.row >= 8 && s.matrix.marked(row, c)) {
         pen.circle(x + (g.cell - 1) / 2, g.top + i * g.row + (g.row - gap) / 2, 1.3, t > 0.55 ? colors.paper : colors.quiet);
       }
     }
   });
+  if (g.row < 8) drawSampled(pen, g, s, colors);
 }
 
 function drawRaster(pen: Pen, g: Geometry, s: MapState, colors: Colors, ratio: number, image: HTMLCanvasElement): void {
@@ -133,129 +77,97 @@ function drawRaster(pen: Pen, g: Geometry, s: MapState, colors: Colors, ratio: n
   context.putImageData(data, 0, 0);
   pen.raster(image, g.left, g.top, wide, g.height);
   if (g.row >= 6) for (let i = 1; i < s.order.length; i++) pen.rect(g.left, g.top + i * g.row - 1, wide, 1, colors.paper);
+  drawSampled(pen, g, s, colors);
 }
 
-/** Rows of the map merged to those of a picture at one level of detail; kept while a user pans and zooms. */
-interface Bins {
-  readonly key: string;
-  readonly order: readonly number[];
-  readonly data: Float32Array;
-  readonly columns: number;
-  /** Place in the table of colours plus 1, 0 where unknown: what is worse has the higher place, so that places compare as values do. */
-  places: { range: MapState["range"]; of: Uint16Array } | null;
+/** Where cells are too small for dots: dots under the columns that the first rank has exact, unless they would make a line. */
+function drawSampled(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
+  if (!s.matrix.exactBy || !s.order.length) return;
+  let edge = Number.NEGATIVE_INFINITY;
+  for (let c = s.from; c < s.to; c++) {
+    if (!s.matrix.marked(s.order[0], c)) continue;
+    const x = g.left + (c - s.from + 0.5) * g.cell;
+    if (x - edge < 5) continue;
+    pen.circle(x, g.top + g.height + 3, 1.2, colors.quiet);
+    edge = x;
+  }
 }
 
-const kept = new WeakMap<StepMatrix, Bins>();
-
-/** The worst of the ranks that fall into each of `h` rows; unknown is minus infinity, and low costs are negated. */
-function binned(s: MapState, h: number, level: number): Bins {
-  const pyramid = s.matrix.pyramids[s.metric];
-  const grid = pyramid.levels[level];
-  const key = [s.metric, s.matrix.version, level, h].join();
-  const old = kept.get(s.matrix);
-  if (old?.key === key && old.order === s.order) return old;
-  const sign = pyramid.worse === "high" ? 1 : -1;
-  const data = new Float32Array(h * grid.columns).fill(Number.NEGATIVE_INFINITY);
+/** Beside each row its mean: a bar as long as it is dear, with the number where rows are high enough. */
+function drawMeans(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
+  const of = costs(s.metric, s.range);
+  const left = g.left + g.width + 6;
+  const most = RIGHT - 10;
+  const share = new Float32Array(Math.max(1, Math.min(s.order.length, Math.ceil(g.height))));
   s.order.forEach((row, i) => {
-    if (row >= grid.rows) return;
-    const [from, to] = [row * grid.capacity, Math.floor((i * h) / s.order.length) * grid.columns];
-    for (let c = 0; c < grid.columns; c++) {
-      // No comparison with NaN is true, so unknown cells never win.
-      const v = sign * grid.data[from + c];
-      if (v > data[to + c]) data[to + c] = v;
-    }
+    const at = Math.floor((i * share.length) / s.order.length);
+    const t = of(s.rowMeans[row]);
+    if (t > share[at]) share[at] = t;
   });
-  const bins: Bins = { key, order: s.order, data, columns: grid.columns, places: null };
-  kept.set(s.matrix, bins);
-  return bins;
-}
-
-function placesOf(bins: Bins, s: MapState): Uint16Array {
-  if (bins.places?.range === s.range) return bins.places.of;
-  const sign = METRICS[s.metric].worse === "high" ? 1 : -1;
-  const cost = costs(s.metric, s.range);
-  const of = new Uint16Array(bins.data.length);
-  for (let k = 0; k < of.length; k++) {
-    const v = bins.data[k];
-    if (v > Number.NEGATIVE_INFINITY) of[k] = 1 + Math.round(cost(sign * v) * 255);
-  }
-  bins.places = { range: s.range, of };
-  return of;
-}
-
-/** One pixel for each part of the map, the worst of what falls into it. */
-export function paintPixels(pixels: Uint32Array, w: number, h: number, s: MapState, table: Uint32Array): void {
-  const columns = s.to - s.from;
-  const level = Math.max(0, Math.min(Math.floor(Math.log2(columns / w)) - 1, s.matrix.pyramids[s.metric].levels.length - 1));
-  const bins = binned(s, h, level);
-  const places = placesOf(bins, s);
-  const edges = Int32Array.from({ length: w + 1 }, (_, x) => s.from + Math.floor((x * columns) / w));
-  const firsts = Int32Array.from({ length: w }, (_, x) => edges[x] >> level);
-  const ends = Int32Array.from({ length: w }, (_, x) => Math.max(firsts[x] + 1, Math.min(bins.columns, ((edges[x + 1] - 1) >> level) + 1)));
-  for (let y = 0; y < h; y++) {
-    const row = y * bins.columns;
-    for (let x = 0; x < w; x++) {
-      let worst = 0;
-      for (let k = row + firsts[x]; k < row + ends[x]; k++) if (places[k] > worst) worst = places[k];
-      if (worst) pixels[y * w + x] = table[worst - 1];
-    }
-  }
+  const row = g.height / share.length;
+  const gap = row >= 12 ? 2 : row >= 6 ? 1 : 0;
+  for (let i = 0; i < share.length; i++)
+    if (share[i] > 0.01)
+      pen.rect(
+        left,
+        g.top + i * row,
+        Math.max(1, share[i] * most),
+        row - gap,
+        css(ramp(colors.cost, row >= 12 ? 0.12 + 0.12 * share[i] : 0.25 + 0.6 * share[i])),
+      );
+  pen.text("mean", g.left + g.width + RIGHT - 4, g.top - 12, { fill: colors.quiet, align: "right", size: 11 });
 }
 
 function drawRows(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const blamed = new Set(s.findings.filter((f) => f.severity !== "info").flatMap((f) => f.ranks));
+  const chosenAt = s.rank === null ? -1 : s.order.findIndex((r) => s.matrix.ranks[r] === s.rank);
   const every = Math.max(1, Math.ceil(14 / g.row));
   s.order.forEach((row, i) => {
     const rank = s.matrix.ranks[row];
     const y = g.top + (i + 0.5) * g.row - (g.row >= 12 ? 1 : 0);
-    const chosen = rank === s.rank;
-    const block = s.blocks.get(i);
-    if (block !== undefined && i) pen.rect(4, g.top + i * g.row - 1, g.left + g.width - 4, 1, colors.rule);
+    const chosen = i === chosenAt;
+    if (blamed.has(rank) && (every === 1 || blamed.size <= 8)) pen.text("▸", g.left - LABEL, y, { fill: colors.warning, weight: 700 });
     if (i % every && !chosen) return;
-    if (every > 1 && !chosen && s.rank !== null && Math.abs(i - s.order.findIndex((r) => s.matrix.ranks[r] === s.rank)) * g.row < 12)
-      return;
+    if (every > 1 && !chosen && chosenAt >= 0 && Math.abs(i - chosenAt) * g.row < 12) return;
     const fill = chosen ? colors.ink : colors.quiet;
     pen.text(`rank ${rank}`, g.left - 10, y, { fill, align: "right", weight: chosen ? 700 : 400 });
-    if (blamed.has(rank)) pen.text("▸", 6, y, { fill: colors.warning, weight: 700 });
-    if (g.row >= 12) pen.text(number(s.rowMeans[row]), g.left + g.width + RIGHT - 4, y, { fill, align: "right" });
+    if (g.row >= 12) pen.text(number(s.rowMeans[row]), g.left + g.width + RIGHT - 4, y, { fill: colors.ink, align: "right" });
   });
-  if (g.row >= 12) pen.text("mean", g.left + g.width + RIGHT - 4, g.top - 12, { fill: colors.quiet, align: "right", size: 11 });
+}
+
+/** Where a rank's mark lies, left of the cells. */
+const LABEL = 78;
+
+/** The names of hosts or groups beside their ranks, as many as have room, and a line between one and the next. */
+function drawBlocks(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
+  if (!g.gutter) return;
+  const starts = [...s.blocks.keys()].sort((a, b) => a - b);
+  pen.text(s.blockKind, 4, g.top - 12, { fill: colors.quiet, size: 11 });
+  let edge = Number.NEGATIVE_INFINITY;
+  starts.forEach((from, k) => {
+    const to = starts[k + 1] ?? s.order.length;
+    const [top, bottom] = [g.top + from * g.row, g.top + to * g.row];
+    if (from && (to - from) * g.row >= 4) pen.rect(4, top - 1, g.left + g.width - 4, 1, colors.rule);
+    const y = Math.min((top + bottom) / 2, top + 11);
+    if (y - edge < 13) return;
+    pen.text(fitted(pen, s.blocks.get(from)!, g.gutter - 8), 4, y, { fill: colors.ink });
+    edge = y;
+  });
 }
 
 function drawAxis(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
-  const y = g.top + g.height + 13;
   const [first, last] = [s.matrix.stepAt(s.from), s.matrix.stepAt(s.to)];
+  const wide = (s.to - s.from) * g.cell;
   let edge = -1;
-  for (const step of ticks(first, last - 1, Math.max(2, Math.min(8, ((s.to - s.from) * g.cell) / 70)))) {
+  pen.text("step", g.left - 10, g.axis, { fill: colors.quiet, align: "right" });
+  for (const step of ticks(first, last - 1, Math.max(2, Math.min(16, wide / 70)))) {
     if (!Number.isInteger(step)) continue;
     const x = g.left + ((step - first) / s.matrix.stride + 0.5) * g.cell;
     const text = integer(step);
-    if (x - pen.measure(text) / 2 < edge || x > g.left + g.width - (s.matrix.exact.columns > 0 ? 310 : 195)) continue;
-    pen.text(text, x, y, { fill: colors.quiet, align: "center" });
+    if (x - pen.measure(text) / 2 < edge) continue;
+    pen.text(text, x, g.axis, { fill: colors.quiet, align: "center" });
     edge = x + pen.measure(text);
   }
-  drawLegend(pen, g.left + g.width, y, s, colors);
-}
-
-function drawLegend(pen: Pen, right: number, y: number, s: MapState, colors: Colors): void {
-  const unit = METRICS[s.metric].unit;
-  const [blank, strong] = [blankEnd(s.metric, s.range), strongEnd(s.metric, s.range)];
-  const beyond = METRICS[s.metric].worse === "high" && s.range.largest > strong ? "+" : "";
-  const high = `${round(strong)}${beyond}${unit ? ` ${unit}` : ""}`;
-  const x = right - pen.measure(high);
-  pen.text(high, x, y, { fill: colors.quiet });
-  if (s.matrix.exact.columns > 0) {
-    const text = "exact (profiled)";
-    const at = x - 60 - 96 - pen.measure(text);
-    pen.circle(at - 8, y, 1.6, colors.quiet);
-    pen.text(text, at, y, { fill: colors.quiet });
-  }
-  const wide = 96;
-  for (let i = 0; i < wide; i += 2) {
-    const value = blank + ((strong - blank) * i) / wide;
-    pen.rect(x - 8 - wide + i, y - 4, 2, 8, css(ramp(colors.cost, cost(s.metric, value, s.range))));
-  }
-  pen.text(round(blank), x - 14 - wide, y, { fill: colors.quiet, align: "right" });
 }
 
 function drawMarks(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {

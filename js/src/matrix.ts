@@ -1,11 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 // The rank x step map in memory: one pyramid a metric. Bounded: when it would grow too large two steps share a column.
-import { Grid, Pyramid } from "./lod";
+import { Pyramid } from "./lod";
 import { METRIC_NAMES, METRICS, type MetricName, type Range } from "./metrics";
 
 export const LIVE_CELLS = 512 * 1024;
 const MIN_COLUMNS = 4096;
+
+/** What a cell rests on: the rank's own exposed time alone, collectives recorded in the step, or a profiler. */
+export const [ESTIMATED, RECORDED, PROFILED] = [0, 1, 2];
 
 export class StepMatrix {
   readonly ranks: number[] = [];
@@ -15,8 +18,11 @@ export class StepMatrix {
   lastStep = -1;
   version = 0;
   pyramids: Record<MetricName, Pyramid> = fresh();
-  /** 1 where a profiler saw the step. */
-  exact = new Grid();
+  /** ESTIMATED, RECORDED or PROFILED; of several steps in a column the best. */
+  evidence = new Pyramid("high");
+  private estimates = false;
+  private profiles = false;
+  private recorded = false;
   private readonly rows = new Map<number, number>();
 
   constructor(private readonly cells: number) {}
@@ -62,11 +68,27 @@ export class StepMatrix {
     this.version++;
   }
 
-  markExact(rank: number, step: number): void {
+  /** Says what a cell rests on. */
+  witness(rank: number, step: number, evidence: number): void {
     if (!this.admit(step)) return;
     const [row, column] = [this.row(rank), this.column(step)];
-    this.exact.reserve(row + 1, column + 1);
-    this.exact.data[row * this.exact.capacity + column] = 1;
+    const old = this.stride > 1 ? this.evidence.levels[0].get(row, column) : Number.NaN;
+    this.evidence.set(row, column, this.evidence.worst(old, evidence));
+    this.estimates ||= evidence === ESTIMATED;
+    this.profiles ||= evidence === PROFILED;
+    this.recorded ||= evidence === RECORDED;
+  }
+
+  /** Whether some cells are more exact than others, and by what: "" where all are alike. */
+  get exactBy(): "" | "profiled" | "sampled" {
+    if (this.estimates && (this.recorded || this.profiles)) return "sampled";
+    return this.profiles ? "profiled" : "";
+  }
+
+  /** Whether a cell is to be marked as exact. */
+  marked(row: number, column: number): boolean {
+    const by = this.exactBy;
+    return by !== "" && this.evidence.levels[0].get(row, column) >= (by === "profiled" ? PROFILED : RECORDED);
   }
 
   get(name: MetricName, rank: number, step: number): number {
@@ -74,9 +96,10 @@ export class StepMatrix {
     return row === undefined ? Number.NaN : this.pyramids[name].levels[0].get(row, this.column(step));
   }
 
-  isExact(rank: number, step: number): boolean {
+  /** What the cell of a rank and step rests on; NaN where it is unknown. */
+  evidenceOf(rank: number, step: number): number {
     const row = this.rows.get(rank);
-    return row !== undefined && this.exact.get(row, this.column(step)) === 1;
+    return row === undefined ? Number.NaN : this.evidence.levels[0].get(row, this.column(step));
   }
 
   /** Means over the known cells of every column from `first` on, and of every row, in one pass. */
@@ -101,12 +124,22 @@ export class StepMatrix {
   }
 
   /** Takes in a whole metric of a finished run: rows in the order of the ranks, columns from the step `first` on. */
-  load(name: MetricName, ranks: readonly number[], first: number, columns: number, values: Float32Array): void {
+  load(name: MetricName | "evidence", ranks: readonly number[], first: number, columns: number, values: Float32Array): void {
     this.begin(first);
     for (const rank of ranks) this.row(rank);
     this.lastStep = Math.max(this.lastStep, first + columns - 1);
-    this.pyramids[name].fill(ranks.length, columns, values);
+    if (name === "evidence") this.loadEvidence(ranks.length, columns, values);
+    else this.pyramids[name].fill(ranks.length, columns, values);
     this.version++;
+  }
+
+  private loadEvidence(rows: number, columns: number, values: Float32Array): void {
+    this.evidence.fill(rows, columns, values);
+    for (const v of values) {
+      this.estimates ||= v === ESTIMATED;
+      this.profiles ||= v === PROFILED;
+      this.recorded ||= v === RECORDED;
+    }
   }
 
   /** Typical and extreme values, from at most about 20,000 cells evenly taken. */
@@ -140,28 +173,24 @@ export class StepMatrix {
   }
 
   private halve(): void {
-    const old = this.pyramids;
-    const exact = this.exact;
     this.stride *= 2;
-    this.pyramids = fresh();
-    this.exact = new Grid();
-    for (const name of METRIC_NAMES) {
-      const half = old[name].levels[1];
-      if (!half?.columns) continue;
-      const values = new Float32Array(half.rows * half.columns);
-      for (let r = 0; r < half.rows; r++) {
-        values.set(half.data.subarray(r * half.capacity, r * half.capacity + half.columns), r * half.columns);
-      }
-      this.pyramids[name].fill(half.rows, half.columns, values);
-    }
-    this.exact.reserve(exact.rows, (exact.columns + 1) >> 1);
-    for (let r = 0; r < exact.rows; r++) {
-      for (let c = 0; c < exact.columns; c++) {
-        if (exact.get(r, c) === 1) this.exact.data[r * this.exact.capacity + (c >> 1)] = 1;
-      }
-    }
+    for (const name of METRIC_NAMES) this.pyramids[name] = halved(this.pyramids[name]);
+    this.evidence = halved(this.evidence);
     this.version++;
   }
+}
+
+/** The same with two columns as one, the worse of them. */
+function halved(old: Pyramid): Pyramid {
+  const made = new Pyramid(old.worse);
+  const half = old.levels[1];
+  if (!half?.columns) return made;
+  const values = new Float32Array(half.rows * half.columns);
+  for (let r = 0; r < half.rows; r++) {
+    values.set(half.data.subarray(r * half.capacity, r * half.capacity + half.columns), r * half.columns);
+  }
+  made.fill(half.rows, half.columns, values);
+  return made;
 }
 
 function fresh(): Record<MetricName, Pyramid> {

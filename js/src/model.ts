@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 // Everything a page knows of a run, and how a message of the pump changes it.
-import { busBandwidth, type Collective, match, readRow, waits } from "./collectives";
+import { busBandwidth, type Collective, waits } from "./collectives";
 import type { Message } from "./container";
 import { crc32 } from "./crc";
-import { aligned, decode, Epoch, Pool } from "./decode";
+import { aligned, decode, Epoch, Pool, type Rows } from "./decode";
 import { type Finding, readFindings } from "./finding";
-import type { GradientRow, Parameter } from "./gradients";
-import { median } from "./instead";
 import { LogStore } from "./logs";
-import { LIVE_CELLS, StepMatrix } from "./matrix";
+import { ESTIMATED, LIVE_CELLS, PROFILED, RECORDED, StepMatrix } from "./matrix";
 import { METRICS, type MetricName } from "./metrics";
-import { type RankFacts, type Span, type StepView, stepView, type Times } from "./stepview";
-import { TableStore } from "./store";
-import { LIMITS, TABLE_NAMES, TABLES, type TableName } from "./tables";
+import { Pace } from "./pace";
+import { collectivesOf, factsOf } from "./steprows";
+import { type StepView, stepView } from "./stepview";
+import { newTables, type Tables } from "./store";
+import { TABLES, type TableName } from "./tables";
 
 /** What the kernel says of the run besides its rows. */
 export interface Status {
@@ -28,9 +28,6 @@ export interface Status {
   damaged: number;
 }
 
-/** How far back to look for a step that all ranks have sampled. */
-const MANY_STEPS = 200;
-
 const NEW_STATUS: Status = {
   title: "",
   world_size: null,
@@ -43,18 +40,12 @@ const NEW_STATUS: Status = {
   damaged: 0,
 };
 
-export interface Tile {
-  readonly rank: number;
-  readonly step: number;
-  readonly height: number;
-  readonly width: number;
-  readonly values: number[];
-  readonly histogram: number[];
-}
+/** Steps fetched from the kernel that a page keeps; the oldest make place. */
+const MOST_FETCHED = 8;
 
 /** A metric of every rank and step at once, where the rows themselves would be too many. */
 interface Matrix {
-  metric: MetricName;
+  metric: MetricName | "evidence";
   ranks: number[];
   first: number;
   columns: number;
@@ -75,6 +66,7 @@ export class Model {
   status: Status = NEW_STATUS;
   findings: Finding[] = [];
   logs = new LogStore();
+  pace = new Pace();
   /** Messages that could not be decoded. */
   damaged = 0;
   frame = -1;
@@ -85,9 +77,8 @@ export class Model {
   grows = false;
   private schemas = new Map<number, Uint8Array>();
   private readonly dirty = new Set<number>();
-  private readonly lastOf = new Map<number, { step: number; end: number }>();
-  private readonly pace: { step: number; end: number }[] = [];
   private offsets = new Map<number, number>();
+  private readonly extra = new Map<number, Tables>();
   private cached: { key: string; view: StepView } | null = null;
 
   constructor(private readonly cells = LIVE_CELLS) {
@@ -99,28 +90,52 @@ export class Model {
     if (header.reset) this.clear();
     if (typeof header.frame === "number") this.frame = header.frame;
     const whole = this.checked(header.crcs, buffers);
-    for (const { id, buffer } of (header.schemas ?? []) as { id: number; buffer: number }[]) {
-      if (whole[buffer]) this.schemas.set(id, whole[buffer]);
-    }
+    this.takeSchemas(header.schemas, whole);
     if (header.status) this.status = { ...this.status, ...(header.status as Partial<Status>) };
     this.grows ||= this.status.live;
-    for (const m of (header.matrices ?? []) as Matrix[]) {
-      const values = whole[m.buffer];
-      if (values && m.metric in METRICS && values.byteLength === 4 * m.ranks.length * m.columns) {
-        this.matrix.load(
-          m.metric,
-          m.ranks,
-          m.first,
-          m.columns,
-          new Float32Array(values.buffer, values.byteOffset, m.ranks.length * m.columns),
-        );
-      } else this.damaged++;
-    }
+    for (const m of (header.matrices ?? []) as Matrix[]) this.load(m, whole[m.buffer]);
     for (const part of (header.parts ?? []) as Part[]) this.part(part, whole);
     if (header.findings) this.findings = readFindings(header.findings);
     for (const { rank, text } of (header.log ?? []) as { rank: number; text: string }[]) this.logs.append(rank, text);
     this.heard = typeof performance === "undefined" ? 0 : performance.now();
     this.version++;
+  }
+
+  /** Takes in all rows of one old step, apart from the others: they must not push newer ones out. */
+  ingestStep({ header, buffers }: Message): void {
+    const step = header.step as number;
+    const whole = this.checked(header.crcs, buffers);
+    this.takeSchemas(header.schemas, whole);
+    const tables = newTables();
+    for (const part of (header.parts ?? []) as Part[]) {
+      const rows = this.decoded(part, whole);
+      if (!rows) continue;
+      tables[part.table].append(rows);
+      if (part.table === "steps") this.cellsOf(rows);
+    }
+    this.extra.delete(step);
+    this.extra.set(step, tables);
+    if (this.extra.size > MOST_FETCHED) this.extra.delete(this.extra.keys().next().value!);
+    this.spread(step, collectivesOf(this.sourceOf(step), new Set([step])).get(step) ?? []);
+    this.cached = null;
+    this.version++;
+  }
+
+  /** Tables that were fetched for a step; null where there are none. */
+  fetched(step: number): Tables | null {
+    return this.extra.get(step) ?? null;
+  }
+
+  /** Whether rows of a finished step are not here: of some rank, or every collective of one that had some. */
+  lacks(step: number): boolean {
+    if (step < 0 || step > (this.newestWhole ?? this.matrix.lastStep) || this.extra.has(step)) return false;
+    const ranks = new Set<number>();
+    let communicated = false;
+    this.tables.steps.each(step, (c, i) => {
+      ranks.add(c.rank[i]);
+      communicated ||= c.comm_ms[i] > 0;
+    });
+    return ranks.size < this.matrix.ranks.length || (communicated && !this.tables.collectives.holds(step));
   }
 
   /** World size as far as known: said by the kernel, or the ranks seen. */
@@ -134,161 +149,25 @@ export class Model {
 
   /** Newest step that every rank seen has finished; null before that. */
   get newestWhole(): number | null {
-    let step: number | null = null;
-    for (const { step: s } of this.lastOf.values()) step = step === null ? s : Math.min(step, s);
-    return step;
-  }
-
-  lastStep(rank: number): number | null {
-    return this.lastOf.get(rank)?.step ?? null;
-  }
-
-  /** Rows that the agents left out, of any table; what only the page was not sent is `status.skipped`. */
-  get dropped(): number {
-    let sum = 0;
-    const pool = this.pool;
-    this.tables.notes.each(null, (c, i) => {
-      const kind = pool.text(c.kind[i]);
-      if ((kind === "dropped" || kind === "thinned") && c.value[i] > 0) sum += c.value[i];
-    });
-    return sum;
-  }
-
-  /** Median cost of the observer as measured by the ranks, a share of the step; NaN where not measured. */
-  get observerCost(): number {
-    const shares: number[] = [];
-    this.tables.notes.each(null, (c, i) => {
-      const measured = this.pool.text(c.kind[i]) === "observer" && this.pool.text(c.name[i]) === "cost_ratio";
-      if (measured && !Number.isNaN(c.value[i])) shares.push(c.value[i]);
-    });
-    return shares.length ? median(shares) : Number.NaN;
-  }
-
-  /** Steps per second of the leading rank over its last 5 s of training. */
-  get stepsPerSecond(): number {
-    const from = this.pace[0];
-    const to = this.pace.at(-1);
-    return from && to && to.end > from.end ? ((to.step - from.step) / (to.end - from.end)) * 1000 : Number.NaN;
-  }
-
-  /** The devices in few words, e.g. 4 × NVIDIA H200. */
-  get device(): string {
-    const names = new Map<string, Set<string>>();
-    this.tables.devices.each(null, (c, i) => {
-      const name = this.pool.text(c.name[i]);
-      const key = `${c.rank[i]}/${this.pool.text(c.device[i])}`;
-      if (name) names.set(name, (names.get(name) ?? new Set()).add(key));
-    });
-    return [...names].map(([name, keys]) => (keys.size > 1 ? `${keys.size} × ${name}` : name)).join(", ");
-  }
-
-  /** Parameters by id, as the lowest rank names them. */
-  parameters(): Parameter[] {
-    const found = new Map<number, Parameter>();
-    const text = (code: number) => this.pool.text(code) ?? "";
-    this.tables.parameters.each(null, (c, i) => {
-      const id = c.parameter_id[i];
-      if (!found.has(id) || c.bucket[i] >= 0)
-        found.set(id, { id, name: text(c.parameter[i]), shape: text(c.shape[i]), bucket: c.bucket[i] });
-    });
-    return [...found.values()].sort((a, b) => a.id - b.id);
-  }
-
-  /** Newest step up to `step` of whose gradients that column is known; null where none is here. */
-  stepWith(step: number, column: string): number | null {
-    let best = -1;
-    for (const s of this.tables.gradients.segments) {
-      if (s.minStep > step || s.maxStep <= best) continue;
-      const [steps, values] = [s.columns.step, s.columns[column]];
-      for (let i = 0; i < s.length; i++) if (steps[i] <= step && steps[i] > best && !Number.isNaN(values[i])) best = steps[i];
-    }
-    return best < 0 ? null : best;
-  }
-
-  /**
-   * Gradients up to a step of which `column` is known: of the newest step that most ranks have where ranks are to be compared,
-   * else each rank's own newest, as ranks sample at different steps.
-   */
-  gradients(step: number, column: string, together: boolean): { rows: GradientRow[]; from: number; to: number } | null {
-    const newest = new Map<number, number>();
-    const ranksAt = new Map<number, Set<number>>();
-    for (const { columns: c, length, minStep } of this.tables.gradients.segments) {
-      if (minStep > step) continue;
-      for (let i = 0; i < length; i++) {
-        const [at, rank] = [c.step[i], c.rank[i]];
-        if (at > step || Number.isNaN(c[column][i])) continue;
-        if (at > (newest.get(rank) ?? -1)) newest.set(rank, at);
-        if (together && at > step - MANY_STEPS) ranksAt.set(at, (ranksAt.get(at) ?? new Set()).add(rank));
-      }
-    }
-    if (!newest.size) return null;
-    if (together) {
-      const [best] = [...ranksAt].sort((a, b) => b[1].size - a[1].size || b[0] - a[0]);
-      if (best) for (const rank of newest.keys()) newest.set(rank, best[1].has(rank) ? best[0] : -1);
-    }
-    const steps = [...newest.values()].filter((s) => s >= 0);
-    const rows: GradientRow[] = [];
-    this.tables.gradients.eachOf(new Set(steps), (c, i) => {
-      if (newest.get(c.rank[i]) !== c.step[i]) return;
-      rows.push({
-        id: c.parameter_id[i],
-        rank: c.rank[i],
-        ready: c.ready_ns[i],
-        local: c.local_norm[i],
-        synced: c.synced_norm[i],
-        nonfinite: c.nonfinite[i],
-      });
-    });
-    return { rows, from: Math.min(...steps), to: Math.max(...steps) };
-  }
-
-  /** The flat norm of synchronised gradients by rank, at the newest step up to `step` that every known rank has; null without. */
-  syncedNorms(step: number): { step: number; norms: Map<number, number> } | null {
-    const found = new Map<number, Map<number, number>>();
-    for (const { columns: c, length, minStep, maxStep } of this.tables.steps.segments) {
-      if (minStep > step || maxStep < step - MANY_STEPS) continue;
-      for (let i = 0; i < length; i++) {
-        const at = c.step[i];
-        if (at > step || at < step - MANY_STEPS || Number.isNaN(c.synced_norm[i])) continue;
-        found.set(at, (found.get(at) ?? new Map()).set(c.rank[i], c.synced_norm[i]));
-      }
-    }
-    const [best] = [...found].sort((a, b) => b[1].size - a[1].size || b[0] - a[0]);
-    return best && best[1].size > 1 ? { step: best[0], norms: best[1] } : null;
-  }
-
-  /** Pictures of that parameter's gradient on the newest step, up to one, that most ranks have: they are to be compared. */
-  tiles(step: number, id: number): Tile[] {
-    const found = new Map<number, Tile[]>();
-    this.tables.gradient_tiles.each(null, (c, i, segment) => {
-      const [at, values, histogram] = [c.step[i], segment.lists.values[i], segment.lists.histogram[i]];
-      if (c.parameter_id[i] !== id || at > step || !values) return;
-      const tile = { rank: c.rank[i], step: at, height: c.height[i], width: c.width[i], values, histogram: histogram ?? [] };
-      found.set(at, [...(found.get(at) ?? []), tile]);
-    });
-    const [best] = [...found].sort((a, b) => b[1].length - a[1].length || b[0] - a[0]);
-    return best ? best[1].sort((a, b) => a.rank - b.rank) : [];
+    return this.pace.whole;
   }
 
   /** Brings waits and bandwidth of steps with new collectives up to date. */
   settle(): void {
     if (!this.dirty.size) return;
-    for (const [step, list] of this.collectivesOf(this.dirty)) {
-      for (const [rank, ms] of waits(list)) this.matrix.set("wait", rank, step, ms);
-      const busy = busBandwidth(list);
-      for (const rank of new Set(list.flatMap((c) => c.members.map((m) => m.rank)))) this.matrix.set("bandwidth", rank, step, busy);
-    }
+    for (const [step, list] of collectivesOf(this, this.dirty)) this.spread(step, list);
     this.dirty.clear();
   }
 
   /** The step as intervals on the common clock; null where nothing of it is (still) here. */
   view(step: number): StepView | null {
-    const { steps, collectives, host, spans } = this.tables;
-    const key = [step, steps.version, collectives.version, host.version, spans.version].join();
+    const source = this.sourceOf(step);
+    const { steps, collectives, host, spans } = source.tables;
+    const key = [step, steps.version, collectives.version, host.version, spans.version, this.extra.has(step)].join();
     if (this.cached?.key === key) return this.cached.view;
-    const facts = this.facts(step);
+    const facts = factsOf(source, step);
     if (!facts.length) return null;
-    const view = stepView(step, facts, this.collectivesOf(new Set([step])).get(step) ?? []);
+    const view = stepView(step, facts, collectivesOf(source, new Set([step])).get(step) ?? []);
     this.cached = { key, view };
     return view;
   }
@@ -298,48 +177,26 @@ export class Model {
     return this.offsets.get(rank) ?? 0;
   }
 
-  /** What is known of the clocks: hosts seen, and the largest uncertainty in ms. */
-  clocks(): { hosts: number; uncertaintyMs: number } {
-    const hosts = new Set<number>();
-    let uncertainty = 0;
-    this.tables.clocks.each(null, (c, i) => {
-      hosts.add(c.boot_id[i] >= 0 ? c.boot_id[i] : c.host[i]);
-      if (c.uncertainty_ns[i] > 0) uncertainty = Math.max(uncertainty, c.uncertainty_ns[i] / 1e6);
-    });
-    return { hosts: hosts.size, uncertaintyMs: uncertainty };
+  private sourceOf(step: number): { tables: Tables; pool: Pool; offset(rank: number): number } {
+    const tables = this.extra.get(step);
+    return tables?.steps.total ? { tables, pool: this.pool, offset: (rank) => this.offset(rank) } : this;
   }
 
-  hostOf(rank: number): string {
-    let name: string | null = null;
-    this.tables.clocks.each(null, (c, i) => {
-      if (c.rank[i] === rank) name = this.pool.text(c.host[i]);
-    });
-    return name ?? "";
-  }
-
-  /** By rank the name of the largest process group that it shares with some but not all ranks; ranks of none are left out. */
-  groupsByRank(): Map<number, string> {
-    const members = new Map<string, Set<number>>();
-    this.tables.groups.each(null, (c, i) => {
-      const name = this.pool.text(c.process_group[i]) ?? "";
-      members.set(name, (members.get(name) ?? new Set()).add(c.rank[i]));
-    });
-    const parts = [...members].filter(([, ranks]) => ranks.size > 1 && ranks.size < this.matrix.ranks.length);
-    parts.sort((a, b) => b[1].size - a[1].size || a[0].localeCompare(b[0], "en", { numeric: true }));
-    const found = new Map<number, string>();
-    for (const [name, ranks] of parts) for (const rank of ranks) if (!found.has(rank)) found.set(rank, name);
-    return found;
+  private spread(step: number, list: Collective[]): void {
+    for (const [rank, ms] of waits(list)) this.matrix.set("wait", rank, step, ms);
+    const busy = busBandwidth(list);
+    for (const rank of new Set(list.flatMap((c) => c.members.map((m) => m.rank)))) this.matrix.set("bandwidth", rank, step, busy);
   }
 
   private clear(): void {
     this.tables = newTables();
     this.matrix = new StepMatrix(this.cells);
     this.logs = new LogStore();
+    this.pace = new Pace();
     this.epoch = new Epoch();
     this.offsets = new Map();
     this.schemas = new Map();
-    this.lastOf.clear();
-    this.pace.length = 0;
+    this.extra.clear();
     this.dirty.clear();
     this.cached = null;
   }
@@ -353,118 +210,75 @@ export class Model {
     });
   }
 
-  private part(part: Part, buffers: (Uint8Array | null)[]): void {
-    const spec = TABLES[part.table];
-    const schema = this.schemas.get(part.schema);
-    if (!spec || !schema) return;
-    try {
-      const whole = part.buffers.map((b) => buffers[b]).filter((b) => b !== null);
-      const rows = decode(schema, whole, spec, this.pool, this.epoch);
-      this.tables[part.table].append(rows);
-      if (part.table === "steps") this.steps(rows.columns, rows.length);
-      if (part.table === "collectives")
-        for (let i = 0; i < rows.length; i++) if (rows.columns.step[i] >= 0) this.dirty.add(rows.columns.step[i]);
-      if (part.table === "clocks") this.clockRows(rows.columns, rows.length);
-    } catch (error) {
-      this.damaged++;
-      console.warn("dtscope: a message could not be decoded:", error);
+  private takeSchemas(listed: unknown, buffers: (Uint8Array | null)[]): void {
+    for (const { id, buffer } of (listed ?? []) as { id: number; buffer: number }[]) {
+      const bytes = buffers[buffer];
+      if (bytes) this.schemas.set(id, bytes);
     }
   }
 
-  private steps(c: Record<string, ArrayLike<number>>, length: number): void {
+  private load(m: Matrix, bytes: Uint8Array | null | undefined): void {
+    const count = m.ranks.length * m.columns;
+    if (!bytes || !(m.metric in METRICS || m.metric === "evidence") || bytes.byteLength !== 4 * count) {
+      this.damaged++;
+      return;
+    }
+    this.matrix.load(m.metric, m.ranks, m.first, m.columns, new Float32Array(bytes.buffer, bytes.byteOffset, count));
+  }
+
+  private decoded(part: Part, buffers: (Uint8Array | null)[]): Rows | null {
+    const spec = TABLES[part.table];
+    const schema = this.schemas.get(part.schema);
+    if (!spec || !schema) return null;
+    try {
+      const whole = part.buffers.map((b) => buffers[b]).filter((b) => b !== null);
+      return decode(schema, whole, spec, this.pool, this.epoch);
+    } catch (error) {
+      this.damaged++;
+      console.warn("dtscope: a message could not be decoded:", error);
+      return null;
+    }
+  }
+
+  private part(part: Part, buffers: (Uint8Array | null)[]): void {
+    const rows = this.decoded(part, buffers);
+    if (!rows) return;
+    this.tables[part.table].append(rows);
+    const { columns: c, length } = rows;
+    if (part.table === "steps") this.steps(rows);
+    if (part.table === "collectives") for (let i = 0; i < length; i++) if (c.step[i] >= 0) this.dirty.add(c.step[i]);
+    if (part.table === "clocks") this.clockRows(rows);
+  }
+
+  private steps(rows: Rows): void {
+    const { columns: c, length } = rows;
     if (this.matrix.firstStep === null && !this.grows) this.matrix.begin(least(c.step, length));
+    this.cellsOf(rows);
+    for (let i = 0; i < length; i++) this.pace.add(c.rank[i], c.step[i], c.end_ns[i]);
+    this.pace.trim();
+  }
+
+  private cellsOf({ columns: c, length }: Rows): void {
     for (let i = 0; i < length; i++) {
       const [rank, step] = [c.rank[i], c.step[i]];
       this.matrix.row(rank);
       this.matrix.set("exposed", rank, step, c.exposed_ms[i]);
       this.matrix.set("ratio", rank, step, c.comm_ms[i] > 0 ? c.overlap_ms[i] / c.comm_ms[i] : Number.NaN);
       this.matrix.set("step", rank, step, c.end_ns[i] - c.start_ns[i]);
-      if (this.pool.text(c.source[i]) === "profiler") this.matrix.markExact(rank, step);
-      const last = this.lastOf.get(rank);
-      if (!last || step >= last.step) this.lastOf.set(rank, { step, end: c.end_ns[i] });
-      if (step > (this.pace.at(-1)?.step ?? -1)) this.pace.push({ step, end: c.end_ns[i] });
+      if (Number.isNaN(c.exposed_ms[i])) continue;
+      const profiled = this.pool.text(c.source[i]) === "profiler";
+      this.matrix.witness(rank, step, profiled ? PROFILED : Number.isNaN(c.comm_ms[i]) ? ESTIMATED : RECORDED);
     }
-    const newest = this.pace.at(-1)?.end ?? 0;
-    while (this.pace.length > 2 && this.pace[0].end < newest - 5000) this.pace.shift();
   }
 
-  private clockRows(c: Record<string, ArrayLike<number>>, length: number): void {
+  private clockRows({ columns: c, length }: Rows): void {
     for (let i = 0; i < length; i++) if (!Number.isNaN(c.offset_ns[i])) this.offsets.set(c.rank[i], c.offset_ns[i] / 1e6);
     this.cached = null;
   }
-
-  private collectivesOf(steps: Set<number>): Map<number, Collective[]> {
-    const rows = new Map<number, ReturnType<typeof readRow>[]>();
-    this.tables.collectives.eachOf(steps, (c, i) => {
-      const list = rows.get(c.step[i]) ?? [];
-      if (!list.length) rows.set(c.step[i], list);
-      list.push(readRow(c, i, this.pool, this.offset(c.rank[i])));
-    });
-    return new Map([...rows].map(([step, list]) => [step, match(list)]));
-  }
-
-  private facts(step: number): RankFacts[] {
-    const facts = new Map<number, Omit<RankFacts, "device"> & { device: Map<string, Times> }>();
-    this.tables.steps.each(step, (c, i) => {
-      const rank = c.rank[i];
-      const shift = this.offset(rank);
-      facts.set(rank, {
-        rank,
-        start: c.start_ns[i] + shift,
-        end: c.end_ns[i] + shift,
-        cpu: c.thread_cpu_ms[i],
-        device: new Map(),
-        spans: once(() => this.spansOf(step, rank)),
-        host: [],
-      });
-    });
-    this.tables.host.each(step, (c, i) => facts.get(c.rank[i])?.host.push(this.span(c, i, "host")));
-    this.tables.spans.each(step, (c, i) => {
-      const device = facts.get(c.rank[i])?.device;
-      if (!device) return;
-      const kind = this.pool.text(c.kind[i]) ?? "";
-      const shift = this.offset(c.rank[i]);
-      const times = device.get(kind) ?? { starts: [], ends: [] };
-      if (!times.starts.length) device.set(kind, times);
-      times.starts.push(c.start_ns[i] + shift);
-      times.ends.push(c.end_ns[i] + shift);
-    });
-    return [...facts.values()];
-  }
-
-  private spansOf(step: number, rank: number): Span[] {
-    const out: Span[] = [];
-    this.tables.spans.each(step, (c, i) => {
-      if (c.rank[i] === rank) out.push(this.span(c, i, "spans"));
-    });
-    return out;
-  }
-
-  private span(c: Record<string, ArrayLike<number>>, i: number, table: "spans" | "host"): Span {
-    const text = (name: string) => this.pool.text(c[name][i]);
-    const shift = this.offset(c.rank[i]);
-    const kind = text("kind") ?? "";
-    const [start, end] = [c.start_ns[i] + shift, c.end_ns[i] + shift];
-    if (table === "host") return { kind, name: text("detail") ?? kind, start, end, row: "host", line: text("line"), bytes: c.bytes[i] };
-    const row = kind === "comm" ? `comm ${text("process_group") ?? ""}` : c.stream[i] >= 0 ? `stream ${c.stream[i]}` : "host thread";
-    return { kind, name: text("name") ?? kind, start, end, row, line: text("line"), bytes: c.bytes[i] };
-  }
-}
-
-function once<T>(make: () => T): () => T {
-  let made: { value: T } | null = null;
-  return () => {
-    made ??= { value: make() };
-    return made.value;
-  };
 }
 
 function least(values: ArrayLike<number>, length: number): number {
   let found = Number.POSITIVE_INFINITY;
   for (let i = 0; i < length; i++) if (values[i] < found) found = values[i];
   return Number.isFinite(found) ? found : 0;
-}
-
-function newTables(): Record<TableName, TableStore> {
-  return Object.fromEntries(TABLE_NAMES.map((n) => [n, new TableStore(TABLES[n], LIMITS[n])])) as Record<TableName, TableStore>;
 }

@@ -16,10 +16,14 @@ export interface Context {
   /** Whether the selection follows the newest step. */
   readonly following: boolean;
   go(change: Partial<Place>): void;
+  /** Goes there without a trace in the history. */
+  drift(change: Partial<Place>): void;
   follow(): void;
   /** Asks for a draw soon. */
   redraw(): void;
   note(text: string): void;
+  /** What the page lacks of the chosen step, in words; "" where nothing. It is asked for. */
+  missing(): string;
 }
 
 export interface Panel {

@@ -23,6 +23,18 @@ export interface Pen {
 
 export const FONT_SIZE = 12;
 
+/** A text that is no wider than `wide`: its beginning and an ellipsis where it would be. */
+export function fitted(pen: Pen, text: string, wide: number, style: Omit<TextStyle, "fill"> = {}): string {
+  if (pen.measure(text, style) <= wide) return text;
+  let [low, high] = [0, text.length];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (pen.measure(`${text.slice(0, middle)}…`, style) <= wide) low = middle;
+    else high = middle - 1;
+  }
+  return `${text.slice(0, low)}…`;
+}
+
 /** Text is set on its middle line. */
 export class CanvasPen implements Pen {
   constructor(

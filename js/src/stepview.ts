@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each rank did in one step, as sets of intervals on the common clock.
 import type { Collective } from "./collectives";
-import { clip, difference, type Intervals, intersection, union } from "./intervals";
+import { clip, difference, type Intervals, intersection, NONE, union } from "./intervals";
 
 export interface Span {
   readonly kind: string;
@@ -22,6 +22,8 @@ export interface RankFacts {
   readonly end: number;
   /** CPU time of the training thread in ms, NaN where unknown. */
   readonly cpu: number;
+  /** Exposed time that the rank itself measured, in ms; NaN where unknown. */
+  readonly exposedMs: number;
   /** What a profiler saw on the device, by kind: starts and ends. */
   readonly device: ReadonlyMap<string, Times>;
   /** The same with names, made when first asked for: there may be a million. */
@@ -71,7 +73,9 @@ function lane(facts: RankFacts, collectives: Collective[]): Lane {
   const blocked = () => cover([...facts.host.filter((h) => h.kind === "collective_wait"), ...own.filter((m) => m.synchronous)]);
   const compute = exact
     ? union(times("compute").starts, times("compute").ends)
-    : difference(Float64Array.of(facts.start, facts.end), blocked());
+    : told(facts, own.length)
+      ? difference(Float64Array.of(facts.start, facts.end), blocked())
+      : NONE;
   const kept = facts.host.filter((h) => HOST_SHOWN.has(h.kind));
   const other = union([...times("memcpy").starts, ...kept.map((h) => h.start)], [...times("memcpy").ends, ...kept.map((h) => h.end)]);
   return {
@@ -83,6 +87,11 @@ function lane(facts: RankFacts, collectives: Collective[]): Lane {
     overlapped: intersection(comm, compute),
     exposed: difference(comm, compute),
   };
+}
+
+/** Whether what blocked the rank is known: not where it only says how long it waited in all. */
+function told(facts: RankFacts, collectives: number): boolean {
+  return collectives > 0 || !(facts.exposedMs > 0) || facts.host.some((h) => h.kind === "collective_wait");
 }
 
 export function cover(list: readonly { start: number; end: number }[]): Intervals {

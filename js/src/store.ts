@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of one table in segments of bounded size; the oldest segment makes place for new rows.
 import { blank, type Cell, type Numbers, type Rows } from "./decode";
-import type { Spec } from "./tables";
+import { LIMITS, type Spec, TABLE_NAMES, TABLES, type TableName } from "./tables";
 
 const SEGMENT = 16_384;
 
@@ -59,6 +59,11 @@ export class TableStore {
     }
   }
 
+  /** Whether there is a row of the step. */
+  holds(step: number): boolean {
+    return this.segments.some((s) => s.minStep <= step && step <= s.maxStep && s.columns.step.subarray(0, s.length).includes(step));
+  }
+
   /** Calls back for each row of the steps, in one pass however many they are. */
   eachOf(wanted: ReadonlySet<number>, call: Visit): void {
     let low = Number.POSITIVE_INFINITY;
@@ -83,6 +88,13 @@ export class TableStore {
     this.segments.push(segment);
     return segment;
   }
+}
+
+export type Tables = Record<TableName, TableStore>;
+
+/** An empty store for every table. */
+export function newTables(): Tables {
+  return Object.fromEntries(TABLE_NAMES.map((n) => [n, new TableStore(TABLES[n], LIMITS[n])])) as Tables;
 }
 
 function newSegment(spec: Spec, size: number): Segment {

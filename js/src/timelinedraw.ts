@@ -4,11 +4,12 @@
 import type { Collective } from "./collectives";
 import { duration, fixed, round } from "./format";
 import { firstAfter, type Intervals, total } from "./intervals";
+import { firstVisible, laneRows, type SpanRow } from "./lanerows";
 import { Occupancy } from "./lod";
 import type { Colors } from "./palette";
-import type { Pen } from "./pen";
+import { fitted, type Pen } from "./pen";
 import { Linear, ticks } from "./scales";
-import { cover, type Lane, type Span, type StepView } from "./stepview";
+import type { Lane, Span, StepView } from "./stepview";
 
 export const LEFT = 84;
 export const RIGHT = 62;
@@ -25,12 +26,6 @@ export interface LaneBox {
   readonly thin: number;
   readonly rows: readonly SpanRow[];
   readonly height: number;
-}
-
-export interface SpanRow {
-  readonly name: string;
-  readonly spans: readonly Span[];
-  readonly set: Intervals;
 }
 
 export interface Layout {
@@ -51,43 +46,20 @@ export interface TimelineState {
   readonly uncertainty: number;
 }
 
-/** Places the lanes; more ranks make thinner lanes, unfolded ones get a row for each stream. */
-export function layout(width: number, lanes: readonly Lane[], unfolded: ReadonlySet<number>, zoomed: boolean): Layout {
+/** Places the lanes; more ranks make thinner lanes, unfolded ones get rows of compute, comm, copies and host. */
+export function layout(width: number, view: StepView, lanes: readonly Lane[], unfolded: ReadonlySet<number>): Layout {
   const pitch = Math.max(11, Math.min(38, 400 / Math.max(1, lanes.length)));
   const thick = Math.round(pitch * 0.5);
   const thin = Math.max(4, Math.round(pitch * 0.3));
   let y = TOP;
   const boxes: LaneBox[] = [];
   for (const lane of lanes) {
-    const rows = unfolded.has(lane.rank) ? spanRows(lane) : [];
+    const rows = unfolded.has(lane.rank) ? laneRows(lane, view) : [];
     const height = pitch + rows.length * ROW + (rows.length ? 6 : 0);
     boxes.push({ lane, y, thick, thin, rows, height });
     y += height;
   }
-  return { boxes, plot: Math.max(60, width - LEFT - RIGHT), axis: y, total: y + AXIS + (zoomed ? MINIMAP : 0) };
-}
-
-const rowsOf = new WeakMap<Lane, SpanRow[]>();
-
-/** The spans of a lane by stream, process group or thread; kept, as a lane never changes. */
-export function spanRows(lane: Lane): SpanRow[] {
-  let rows = rowsOf.get(lane);
-  if (!rows) {
-    const byRow = new Map<string, Span[]>();
-    for (const span of [...lane.spans(), ...lane.host]) {
-      const list = byRow.get(span.row);
-      if (list) list.push(span);
-      else byRow.set(span.row, [span]);
-    }
-    rows = [...byRow]
-      .sort(([a], [b]) => a.localeCompare(b))
-      .map(([name, spans]) => {
-        spans.sort((a, b) => a.start - b.start);
-        return { name, spans, set: cover(spans) };
-      });
-    rowsOf.set(lane, rows);
-  }
-  return rows;
+  return { boxes, plot: Math.max(60, width - LEFT - RIGHT), axis: y, total: y + AXIS + MINIMAP };
 }
 
 export function drawTimeline(pen: Pen, l: Layout, s: TimelineState, colors: Colors): void {
@@ -97,8 +69,8 @@ export function drawTimeline(pen: Pen, l: Layout, s: TimelineState, colors: Colo
   });
   for (const box of l.boxes) drawLabel(pen, box, l, s, colors);
   drawAxis(pen, l, x, s, colors);
-  if (s.from > s.view.start || s.to < s.view.end) drawMinimap(pen, l, s, colors);
-  if (s.chosen) drawThread(pen, l, x, s.chosen, colors);
+  drawMinimap(pen, l, s, colors);
+  if (s.chosen) drawThread(pen, l, x, s.chosen, s, colors);
   if (s.measure) drawMeasure(pen, l, x, s.measure, colors);
 }
 
@@ -222,25 +194,6 @@ function drawSpans(pen: Pen, row: SpanRow, x: Linear, y: number, s: TimelineStat
   }
 }
 
-function firstVisible(spans: readonly Span[], from: number): number {
-  let low = 0;
-  let high = spans.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (spans[middle].end > from) high = middle;
-    else low = middle + 1;
-  }
-  return Math.max(0, low - 1);
-}
-
-/** The span of a row that holds a time, or is within `slack` ms of it. */
-export function spanAt(row: SpanRow, at: number, slack: number): Span | null {
-  for (let i = firstVisible(row.spans, at - slack); i < row.spans.length && row.spans[i].start <= at + slack; i++) {
-    if (row.spans[i].end >= at - slack) return row.spans[i];
-  }
-  return null;
-}
-
 function rowColor(span: Span, colors: Colors): string {
   if (span.kind === "comm") return colors.overlapped;
   return span.kind === "compute" ? colors.compute : span.kind === "collective_wait" ? colors.exposed : colors.rule;
@@ -257,11 +210,16 @@ function drawLabel(pen: Pen, box: LaneBox, l: Layout, s: TimelineState, colors: 
   const fill = chosen || late ? colors.ink : colors.quiet;
   pen.text(`rank ${box.lane.rank}`, LEFT - 10, y, { fill, align: "right", weight: chosen || late ? 700 : 400 });
   pen.text(box.rows.length ? "▾" : "▸", 8, y, { fill: colors.quiet, size: 11 });
-  pen.text(fixed(total(box.lane.exposed), 1), LEFT + l.plot + RIGHT - 4, y, { fill, align: "right" });
+  pen.text(fixed(exposedMs(box.lane), 1), LEFT + l.plot + RIGHT - 4, y, { fill, align: "right" });
   box.rows.forEach((row, i) => {
     const at = box.y + box.thick + 1 + box.thin + 4 + i * ROW + (ROW - 3) / 2;
-    pen.text(row.name.slice(0, 14), LEFT - 10, at, { fill: colors.quiet, align: "right", size: 10 });
+    pen.text(fitted(pen, row.name, LEFT - 14, { size: 10 }), LEFT - 10, at, { fill: colors.quiet, align: "right", size: 10 });
   });
+}
+
+/** As seen here, or as the rank itself says where the collectives of the step were not recorded. */
+function exposedMs(lane: Lane): number {
+  return lane.comm.length || Number.isNaN(lane.exposedMs) ? total(lane.exposed) : lane.exposedMs;
 }
 
 function drawAxis(pen: Pen, l: Layout, x: Linear, s: TimelineState, colors: Colors): void {
@@ -269,12 +227,15 @@ function drawAxis(pen: Pen, l: Layout, x: Linear, s: TimelineState, colors: Colo
   const [from, to] = [s.from - s.view.start, s.to - s.view.start];
   const small = to - from < 0.5;
   const scale = small ? 1000 : 1;
+  const unit = small ? "µs" : "ms";
+  const right = LEFT + l.plot - pen.measure(unit) - 8;
   for (const t of ticks(from * scale, to * scale, Math.max(2, l.plot / 95))) {
     const at = x.at(t / scale + s.view.start);
+    const text = round(t);
     pen.rect(at - 0.5, l.axis - 1, 1, 4, colors.rule);
-    if (at < LEFT + l.plot - 18) pen.text(round(t), at, y, { fill: colors.quiet, align: "center" });
+    if (at + pen.measure(text) / 2 < right) pen.text(text, at, y, { fill: colors.quiet, align: "center" });
   }
-  pen.text(small ? "µs" : "ms", LEFT + l.plot, y, { fill: colors.quiet, align: "right" });
+  pen.text(unit, LEFT + l.plot, y, { fill: colors.quiet, align: "right" });
   pen.text("exposed", LEFT + l.plot + RIGHT - 4, y, { fill: colors.quiet, align: "right", size: 11 });
 }
 
@@ -283,10 +244,17 @@ function drawMinimap(pen: Pen, l: Layout, s: TimelineState, colors: Colors): voi
   const x = new Linear(s.view.start, s.view.end, LEFT, LEFT + l.plot);
   pen.rect(LEFT, y, l.plot, MINIMAP - 6, colors.idle);
   for (const box of l.boxes) drawSet(pen, box.lane.exposed, x, y + 2, MINIMAP - 10, colors.exposed, s, 0.5);
+  if (s.from <= s.view.start && s.to >= s.view.end) return;
   pen.frame(x.at(s.from), y + 0.5, Math.max(3, x.at(s.to) - x.at(s.from)), MINIMAP - 7, colors.select, 1.5);
 }
 
-function drawThread(pen: Pen, l: Layout, x: Linear, c: Collective, colors: Colors): void {
+/** The time under a point of the minimap; null outside of it. */
+export function minimapTime(l: Layout, view: StepView, x: number, y: number): number | null {
+  if (y < l.axis + AXIS - 3 || x < LEFT || x > LEFT + l.plot) return null;
+  return new Linear(view.start, view.end, LEFT, LEFT + l.plot).back(x);
+}
+
+function drawThread(pen: Pen, l: Layout, x: Linear, c: Collective, s: TimelineState, colors: Colors): void {
   const points: number[] = [];
   for (const box of l.boxes) {
     const member = c.members.find((m) => m.rank === box.lane.rank);
@@ -294,12 +262,14 @@ function drawThread(pen: Pen, l: Layout, x: Linear, c: Collective, colors: Color
   }
   pen.within(LEFT - 6, 0, l.plot + 12, l.axis, () => {
     pen.line(points, colors.ink, 1.5);
+    const unsure = (s.uncertainty / (s.to - s.from)) * l.plot;
+    if (unsure > 1) for (let i = 0; i < points.length; i += 2) drawUnsure(pen, points[i], points[i + 1], unsure, colors);
     for (let i = 0; i < points.length; i += 2) pen.circle(points[i], points[i + 1], 4, colors.paper, colors.ink);
   });
   const box = l.boxes.find((b) => b.lane.rank === c.last);
   const member = c.members.find((m) => m.rank === c.last);
   if (!box || !member || !(c.lateBy > 0)) return;
-  const text = `last by ${duration(c.lateBy)}`;
+  const text = `last by ${duration(c.lateBy)}${s.uncertainty > 0 ? ` ± ${duration(s.uncertainty)}` : ""}`;
   const wide = pen.measure(text, { weight: 700 });
   const at = x.at(member.start);
   if (at < LEFT || at > LEFT + l.plot) return;
@@ -307,6 +277,12 @@ function drawThread(pen: Pen, l: Layout, x: Linear, c: Collective, colors: Color
   const y = box.y + box.thick / 2;
   pen.rect(left - 3, y - 8, wide + 6, 16, colors.paper);
   pen.text(text, left, y, { fill: colors.warning, weight: 700 });
+}
+
+/** How far the start may be from where it is drawn, by what is known of the clocks. */
+function drawUnsure(pen: Pen, x: number, y: number, wide: number, colors: Colors): void {
+  pen.line([x - wide, y, x + wide, y], colors.ink, 1);
+  for (const end of [x - wide, x + wide]) pen.line([end, y - 4, end, y + 4], colors.ink, 1);
 }
 
 function drawMeasure(pen: Pen, l: Layout, x: Linear, range: readonly [number, number], colors: Colors): void {

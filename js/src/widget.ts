@@ -4,6 +4,7 @@
 import { App } from "./app";
 import { unpack } from "./container";
 import { aligned } from "./decode";
+import { Fetching } from "./fetching";
 import type { Place } from "./history";
 import { Model } from "./model";
 
@@ -20,6 +21,7 @@ interface Page {
   readonly model: Model;
   readonly apps: Set<App>;
   readonly widget: Widget;
+  readonly fetching: Fetching;
   /** Frames were missed: this page was not there yet, or the link lost some. */
   gap: boolean;
   gone: boolean;
@@ -39,6 +41,7 @@ function initialize({ model: widget }: { model: Widget }): () => void {
     model: new Model(live ? undefined : STATIC_CELLS),
     apps: new Set(),
     widget,
+    fetching: new Fetching((step) => send(page, { kind: "step", step })),
     gap: false,
     gone: false,
     asked: Number.NEGATIVE_INFINITY,
@@ -61,6 +64,7 @@ function takeSnapshot(page: Page): void {
   if (!raw?.byteLength) return;
   try {
     const { header, buffers } = unpack(aligned(raw));
+    page.fetching.forget();
     page.model.ingest({ header, buffers });
     page.gap = false;
   } catch (error) {
@@ -75,6 +79,11 @@ function receive(page: Page, content: Content, buffers: DataView[]): void {
     page.gone = false;
     redraw(page);
   }
+  if (content.kind === "step" && typeof content.step === "number") {
+    page.model.ingestStep({ header: content, buffers: plain(buffers) });
+    page.fetching.arrived(content.step);
+    return redraw(page);
+  }
   const { frame } = content;
   if (content.kind !== "data" || typeof frame !== "number") return;
   if (!content.reset && frame <= page.model.frame) return;
@@ -84,7 +93,8 @@ function receive(page: Page, content: Content, buffers: DataView[]): void {
     page.gap = true;
     ask(page);
   }
-  page.model.ingest({ header: content, buffers: buffers.map((b) => new Uint8Array(b.buffer, b.byteOffset, b.byteLength)) });
+  if (content.reset) page.fetching.forget();
+  page.model.ingest({ header: content, buffers: plain(buffers) });
   page.widget.send({ kind: "ack", frame });
   redraw(page);
 }
@@ -100,11 +110,20 @@ function ask(page: Page): void {
 function doubt(page: Page): void {
   page.gone = true;
   redraw(page);
+  send(page, { kind: "ping" });
+}
+
+function send(page: Page, content: Record<string, unknown>): void {
   try {
-    page.widget.send({ kind: "ping" });
+    page.widget.send(content);
   } catch {
     // Without a comm nothing can be sent, and the kernel is gone indeed.
+    page.gone = true;
   }
+}
+
+function plain(buffers: DataView[]): Uint8Array[] {
+  return buffers.map((b) => new Uint8Array(b.buffer, b.byteOffset, b.byteLength));
 }
 
 function redraw(page: Page): void {
@@ -117,6 +136,7 @@ function render({ model: widget, el }: { model: Widget; el: HTMLElement }): () =
     only: (widget.get("panel") as string) ?? "",
     ...place(widget.get("place") as Record<string, unknown> | null),
     gone: () => page.gone,
+    fetching: page.fetching,
   });
   page.apps.add(app);
   el.append(app.root);

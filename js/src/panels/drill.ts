@@ -2,14 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drill-down: the collectives of this step on this rank, who came last, and what that rank did instead.
 import type { Collective } from "../collectives";
-import { fill, h, say } from "../dom";
-import { csvField, digitsFor, duration, fixed, number } from "../format";
+import { button, fill, h, say } from "../dom";
+import { csvField, digitsFor, duration, fixed, integer, number } from "../format";
 import { type Instead, instead } from "../instead";
+import { RECORDED } from "../matrix";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
+import { reveal } from "../source";
 import { exposedOf, type StepView } from "../stepview";
 import { costliest } from "../timelinedraw";
 
 const HEADS = ["#", "operation", "bucket", "MiB", "wait ms", "transfer ms", "exposed ms", "last"];
+const BUCKET = 2;
 const MOST_ROWS = 200;
 
 interface Row {
@@ -23,22 +26,31 @@ export class DrillPanel implements Panel {
   private readonly left = frame("collectives", "Collectives");
   private readonly right = frame("instead", "");
   private readonly body = h("tbody");
+  private readonly table: HTMLElement;
+  private readonly unrecorded = h("p.dts-sub.dts-unrecorded");
   private shown = "";
   private rows: Row[] = [];
 
   constructor(private readonly context: Context) {
-    const head = h("thead", {}, h("tr", {}, ...HEADS.map((t, i) => h("th", { scope: "col", class: i === 1 ? "dts-text" : "" }, t))));
-    const table = h("table.dts-table", { "aria-label": "collectives of the step on the rank" }, head, this.body);
-    this.left.body.append(h("div.dts-scroll", {}, table));
+    const head = h(
+      "thead",
+      {},
+      h("tr", {}, ...HEADS.map((t, i) => h("th", { scope: "col", class: i === 1 ? "dts-text" : i === BUCKET ? "dts-bucket" : "" }, t))),
+    );
+    this.table = h("table.dts-table", { "aria-label": "collectives of the step on the rank" }, head, this.body);
+    this.left.body.append(h("div.dts-scroll", {}, this.table));
     this.left.controls.append(copyMenu(context, "collectives", null, () => this.csv()));
-    this.root = h("div.dts-cards", {}, this.left.root, this.right.root);
+    this.root = h("div.dts-cards", {}, this.left.root, this.right.root, this.unrecorded);
   }
 
   update(): void {
     const { model, place } = this.context;
     const view = place.step === null ? null : model.view(place.step);
-    this.root.hidden = !view?.collectives.length;
-    if (!view?.collectives.length) return;
+    const some = !!view?.collectives.length;
+    this.left.root.hidden = this.right.root.hidden = !some;
+    this.unrecorded.hidden = some || !view || !this.sampled(view);
+    this.root.hidden = !some && this.unrecorded.hidden;
+    if (!view || !some) return;
     const chosen = view.collectives.find((c) => c.key === place.collective) ?? costliest(view);
     const rank = place.rank ?? this.waiting(view, chosen);
     const key = [
@@ -56,6 +68,24 @@ export class DrillPanel implements Panel {
     this.instead(view, chosen);
   }
 
+  /** Where the step's collectives were not recorded: says so, and leads to the nearest step of which they were. */
+  private sampled(view: StepView): boolean {
+    const { matrix } = this.context.model;
+    if (matrix.exactBy !== "sampled") return false;
+    const here = matrix.column(view.step);
+    const row = matrix.ranks.indexOf(this.context.place.rank ?? matrix.ranks[0]);
+    const near = nearestColumn(here, matrix.columns, (c) => matrix.evidence.levels[0].get(row, c) >= RECORDED);
+    const step = near === null ? null : matrix.stepAt(near);
+    const text = `The collectives of step ${integer(view.step)} were not recorded: on a device that is done in a sample of steps. The exposed time is what the ranks measured.`;
+    const key = `${view.step}/${step}`;
+    if (this.unrecorded.dataset.key !== key) {
+      this.unrecorded.dataset.key = key;
+      const go = step !== null && button(`step ${integer(step)} was recorded ›`, () => this.context.go({ step, collective: null }));
+      fill(this.unrecorded, `${text} `, go);
+    }
+    return true;
+  }
+
   /** Without a chosen rank: the first that waited for the late one. */
   private waiting(view: StepView, chosen: Collective | null): number {
     return chosen?.members.find((m) => m.rank !== chosen.last)?.rank ?? view.lanes[0].rank;
@@ -69,6 +99,10 @@ export class DrillPanel implements Panel {
       return m ? [{ collective, wait: m.wait, exposed: lane ? exposedOf(lane, m.start, m.end) : Number.NaN }] : [];
     });
     const digits = { wait: digitsFor(this.rows.map((r) => r.wait)), transfer: 2, exposed: digitsFor(this.rows.map((r) => r.exposed)) };
+    this.table.classList.toggle(
+      "dts-bucketless",
+      this.rows.every((r) => r.collective.bucket < 0),
+    );
     const heavy = 0.02 * (view.end - view.start);
     const late = (r: Row) => r.wait > heavy;
     const focused = this.body.contains(document.activeElement);
@@ -85,7 +119,7 @@ export class DrillPanel implements Panel {
     const cells: [string, string][] = [
       [String(i + 1), "dts-quiet"],
       [c.operation, "dts-text"],
-      [c.bucket >= 0 ? String(c.bucket) : "–", ""],
+      [c.bucket >= 0 ? String(c.bucket) : "–", "dts-bucket"],
       [number(c.bytes / 2 ** 20), ""],
       [fixed(r.wait, digits.wait), late ? "dts-costs" : ""],
       [fixed(c.transfer, digits.transfer), ""],
@@ -127,7 +161,9 @@ export class DrillPanel implements Panel {
       );
     }
     say(this.right.title, `What rank ${found.rank} did instead`);
-    fill(this.right.body, this.bars(found), this.names(found, view));
+    const line = chosen.members.find((m) => m.rank === found.rank)?.line ?? chosen.members.find((m) => m.line)?.line;
+    const called = line ? h("div.dts-name.dts-sub", {}, `${chosen.operation} is called at `, this.source(line)) : null;
+    fill(this.right.body, this.bars(found), this.names(found, view), called);
   }
 
   private bars(found: Instead): HTMLElement {
@@ -163,9 +199,9 @@ export class DrillPanel implements Panel {
       return h(
         "div.dts-name",
         {},
-        h("code", {}, n.name),
+        button(n.name, () => this.context.go({ rank: found.rank, find: n.name }), `show ${n.name} in the timeline`, "dts-code"),
         h("div.dts-sub", {}, `${n.count > 1 ? `${n.count} × ${duration(n.more / n.count)}` : duration(n.more)} · ${n.row}${only}`),
-        n.line ? h("code", {}, n.line) : null,
+        n.line ? this.source(n.line) : null,
       );
     });
     const most = [...found.rows].sort((a, b) => b.more - a.more)[0];
@@ -174,6 +210,18 @@ export class DrillPanel implements Panel {
         ? "Its host used no processor and launched no work: a sleep, a lock, or file access. %dtscope capture stacks shows where."
         : "Nothing in its host and kernel tables stands out by name. %dtscope capture profile shows its kernels.";
     return h("div", {}, ...(lines.length ? lines : [h("p.dts-sub", {}, bare)]));
+  }
+
+  /** A place in the user's source; a click leads there, or copies it. */
+  private source(line: string): HTMLElement {
+    const act = () => {
+      if (reveal(line, this.root)) return;
+      navigator.clipboard?.writeText(line).then(
+        () => this.context.note(`copied ${line}`),
+        () => this.context.note(line),
+      ) ?? this.context.note(line);
+    };
+    return button(line, act, `source line ${line}`, "dts-code");
   }
 
   private csv(): string {
@@ -185,6 +233,14 @@ export class DrillPanel implements Panel {
     });
     return lines.join("\n");
   }
+}
+
+/** The column nearest to `here` that the test admits; null where none does. */
+function nearestColumn(here: number, columns: number, admits: (column: number) => boolean): number | null {
+  for (let away = 0; away < columns; away++) {
+    for (const c of [here - away, here + away]) if (c >= 0 && c < columns && admits(c)) return c;
+  }
+  return null;
 }
 
 function signed(ms: number): string {

@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Overlap map: rank x step, one metric at a time.
 import { choice, say } from "../dom";
-import { csvField, duration, integer, number } from "../format";
-import { drawMap, type Geometry, geometry, hit, type MapState } from "../mapdraw";
+import { groupsByRank, hosts } from "../facts";
+import { csvField, duration, integer, number, plural } from "../format";
+import { drawMap } from "../mapdraw";
+import { type Geometry, geometry, hit, type MapState, margin } from "../mapgeometry";
+import { PROFILED, RECORDED } from "../matrix";
 import { METRIC_NAMES, METRICS, type MetricName } from "../metrics";
+import type { Model } from "../model";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import { place, Surface } from "../surface";
 
@@ -79,7 +83,12 @@ export class MapPanel implements Panel {
     this.root.hidden = !matrix.columns;
     if (!matrix.columns) return;
     const [from, to] = this.window();
-    this.geometry = geometry(this.surface.root.clientWidth, matrix.ranks.length, to - from, model.grows ? 14 : 56);
+    const summary = this.summarize();
+    const wide = this.surface.root.clientWidth;
+    const gutter = summary.blocks.size
+      ? Math.min(140, wide / 5, 16 + 7 * Math.max(...[...summary.blocks.values()].map((n) => n.length)))
+      : 0;
+    this.geometry = geometry(wide, matrix.ranks.length, to - from, model.grows ? 14 : 56, gutter);
     const state: MapState = {
       matrix,
       metric: this.metric,
@@ -89,7 +98,8 @@ export class MapPanel implements Panel {
       hover: this.hover,
       step: this.context.place.step,
       rank: this.context.place.rank,
-      ...this.summarize(),
+      blockKind: this.order,
+      ...summary,
     };
     this.state = state;
     const ratio = window.devicePixelRatio || 1;
@@ -168,9 +178,8 @@ export class MapPanel implements Panel {
   /** What ranks are grouped by, by rank; empty where they are not. */
   private blockNames(): Map<number, string> {
     const { model } = this.context;
-    if (this.order === "host") return new Map(model.matrix.ranks.map((rank) => [rank, `host ${model.hostOf(rank)}`]));
-    if (this.order !== "group") return new Map();
-    return new Map([...model.groupsByRank()].map(([rank, name]) => [rank, `group ${name}`]));
+    if (this.order === "host") return hosts(model);
+    return this.order === "group" ? groupsByRank(model, model.matrix.ranks.length) : new Map();
   }
 
   private change(change: () => void): void {
@@ -202,11 +211,37 @@ export class MapPanel implements Panel {
 
   private point(x: number, y: number): void {
     const found = this.state ? hit(this.geometry, this.state, x, y) : null;
+    if (!found && this.sum(x, y)) return;
     if (found?.row === this.hover?.row && found?.column === this.hover?.column) return;
     this.hover = found;
     if (found) this.surface.hint(x, y, ...this.words(found.row, found.column));
     else this.surface.unhint();
     this.context.redraw();
+  }
+
+  /** Over a margin: the mean and total there. */
+  private sum(x: number, y: number): boolean {
+    const found = this.state && margin(this.geometry, this.state, x, y);
+    if (!found) return false;
+    const { matrix } = this.context.model;
+    const grid = matrix.pyramids[this.metric].levels[0];
+    const cells =
+      "row" in found
+        ? Array.from({ length: matrix.columns }, (_, c) => grid.get(this.state!.order[found.row], c))
+        : matrix.ranks.map((_, row) => grid.get(row, found.column));
+    const known = cells.filter((v) => !Number.isNaN(v));
+    const total = known.reduce((a, b) => a + b, 0);
+    const { unit, label } = METRICS[this.metric];
+    const where = "row" in found ? `rank ${matrix.ranks[this.state!.order[found.row]]}` : `step ${integer(matrix.stepAt(found.column))}`;
+    const many = "row" in found ? plural(known.length, "step") : plural(known.length, "rank");
+    const sum = unit === "ms" ? `, total ${duration(total)}` : "";
+    this.surface.hint(
+      x,
+      y,
+      `${where}: ${label.toLowerCase()}`,
+      `mean ${number(total / known.length)}${unit ? ` ${unit}` : ""}${sum} over ${many}`,
+    );
+    return true;
   }
 
   private words(row: number, column: number): string[] {
@@ -215,24 +250,24 @@ export class MapPanel implements Panel {
     const step = matrix.stepAt(column);
     const value = matrix.get(this.metric, rank, step);
     const { unit, label } = METRICS[this.metric];
-    const seen = matrix.isExact(rank, step) ? "exact, from a profiler" : "estimated by the rank itself";
+    const rests = matrix.evidenceOf(rank, step);
+    const seen =
+      rests === PROFILED ? "exact, from a profiler" : rests === RECORDED ? "from its recorded collectives" : "estimated by the rank itself";
     const took = matrix.get("step", rank, step);
     return [
       `rank ${rank}, step ${integer(step)}${matrix.stride > 1 ? ` to ${integer(step + matrix.stride - 1)}` : ""}`,
       `${label.toLowerCase()} ${number(value)}${unit ? ` ${unit}` : ""}`,
       `${Number.isNaN(took) ? "" : `step ${duration(took)}, `}${seen}`,
-      ...[this.blockNames().get(rank)].filter((name) => name !== undefined),
+      ...[this.blockNames().get(rank)].filter((name) => name !== undefined).map((name) => `${this.order} ${name}`),
     ];
   }
 
   private choose(row: number, column: number): void {
     const { matrix } = this.context.model;
     const rank = matrix.ranks[this.state!.order[row]];
-    this.context.go({
-      rank,
-      step: matrix.stepAt(column) + matrix.stride - 1 > matrix.lastStep ? matrix.lastStep : matrix.stepAt(column),
-      collective: null,
-    });
+    const first = matrix.stepAt(column);
+    const last = Math.min(first + matrix.stride - 1, matrix.lastStep);
+    this.context.go({ rank, step: worstStep(this.context.model, this.metric, rank, first, last), collective: null });
     this.surface.voice.textContent = this.words(row, column).join(", ");
   }
 
@@ -289,10 +324,22 @@ export class MapPanel implements Panel {
     for (const row of this.state?.order ?? []) {
       for (let c = 0; c < matrix.columns; c++) {
         const v = matrix.pyramids[this.metric].levels[0].get(row, c);
-        if (!Number.isNaN(v))
-          lines.push([matrix.ranks[row], matrix.stepAt(c), v, matrix.exact.get(row, c) === 1 ? 1 : 0].map(csvField).join());
+        if (!Number.isNaN(v)) lines.push([matrix.ranks[row], matrix.stepAt(c), v, matrix.marked(row, c) ? 1 : 0].map(csvField).join());
       }
     }
     return lines.join("\n");
   }
+}
+
+/** Of the steps that share a cell the one that it shows, where its row is still here; else the first. */
+function worstStep(model: Model, metric: MetricName, rank: number, first: number, last: number): number {
+  if (first === last) return first;
+  let [found, most] = [first, Number.NEGATIVE_INFINITY];
+  const wanted = new Set(Array.from({ length: last - first + 1 }, (_, i) => first + i));
+  model.tables.steps.eachOf(wanted, (c, i) => {
+    const took = c.end_ns[i] - c.start_ns[i];
+    const value = metric === "exposed" ? c.exposed_ms[i] : metric === "ratio" ? -c.overlap_ms[i] / c.comm_ms[i] : took;
+    if (c.rank[i] === rank && value > most) [found, most] = [c.step[i], value];
+  });
+  return found;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status line: what runs, how far, how fast, what watching it costs.
 import { button, h, say } from "../dom";
+import { deviceWords, dropped, observerCost } from "../facts";
 import { duration, fixed, integer, number, plural, ranks } from "../format";
 import { permalink } from "../history";
 import type { Model } from "../model";
@@ -88,20 +89,21 @@ function facts(model: Model): string[] {
   const { status, matrix } = model;
   const out: string[] = [];
   if (model.worldSize) out.push(plural(model.worldSize, "rank"));
-  const device = model.device;
+  const device = deviceWords(model);
   if (device) out.push(device);
   if (status.backend) out.push(status.backend);
   if (matrix.lastStep >= 0) out.push(`step ${integer(model.newestWhole ?? matrix.lastStep)}`);
-  const rate = model.stepsPerSecond;
+  const rate = model.pace.stepsPerSecond;
   if (rate > 0) out.push(`${number(rate)} steps/s`);
   return out;
 }
 
 export function costs(model: Model): string[] {
   const out: string[] = [];
-  const cost = model.observerCost;
+  const cost = observerCost(model);
+  const lost = dropped(model);
   if (!Number.isNaN(cost)) out.push(`observer ${fixed(cost * 100, 1)} %`);
-  if (model.matrix.columns) out.push(model.dropped ? `${plural(model.dropped, "row")} lost` : "no row lost");
+  if (model.matrix.columns) out.push(lost ? `${plural(lost, "row")} lost` : "no row lost");
   if (model.status.skipped) out.push(`${plural(model.status.skipped, "row")} not shown`);
   const damaged = model.damaged + model.status.damaged;
   if (damaged) out.push(plural(damaged, "damaged block"));

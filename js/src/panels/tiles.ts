@@ -3,24 +3,24 @@
 // The gradient of one parameter as a picture and a log histogram, a rank beside the other.
 import { fill, h } from "../dom";
 import { integer } from "../format";
+import { type Tile, tilesOf } from "../gradientrows";
 import type { Node } from "../gradients";
-import type { Tile } from "../model";
 import { type Colors, costLookup } from "../palette";
 import type { Context } from "../panel";
 
 const MOST = 16;
 
-/** Shows the newest pictures, up to a step, of the chosen line's parameter; hides itself where the run has no pictures. */
-export function tilesView(context: Context, root: HTMLElement, node: Node | undefined, step: number): void {
+/** Shows the newest pictures, up to a step, of the chosen line's parameter; and says whether the run has any. */
+export function tilesView(context: Context, root: HTMLElement, node: Node | undefined, step: number): boolean {
   const { model, theme, colors } = context;
   const some = model.tables.gradient_tiles.total > 0;
-  const tiles = node?.leaf ? model.tiles(step, node.ids[0]) : [];
+  const tiles = node?.leaf ? tilesOf(model, step, node.ids[0]) : [];
   const key = [node?.path, some, theme, ...tiles.map((t) => `${t.rank}/${t.step}`)].join();
-  root.hidden = !some;
-  if (root.dataset.key === key) return;
+  if (root.dataset.key === key) return some;
   root.dataset.key = key;
   const largest = Math.max(...tiles.flatMap((t) => t.values.filter(Number.isFinite)), 0);
   fill(root, h("div.dts-sub", {}, words(node, tiles)), ...tiles.slice(0, MOST).map((t) => figure(t, largest, colors)));
+  return some;
 }
 
 function words(node: Node | undefined, tiles: Tile[]): string {

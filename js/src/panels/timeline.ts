@@ -3,16 +3,18 @@
 // Timeline of the selected step: a lane a rank, compute thick, communication thin under it.
 import type { Collective } from "../collectives";
 import { button, h, say } from "../dom";
+import { clocks } from "../facts";
 import { csvField, duration, fixed, integer, plural } from "../format";
 import { clip, total } from "../intervals";
+import { laneRows, spanAt } from "../lanerows";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import type { Lane, StepView } from "../stepview";
 import { place, Surface } from "../surface";
-import { costliest, drawTimeline, type Layout, LEFT, layout, nearest, spanAt, spanRows } from "../timelinedraw";
+import { costliest, drawTimeline, type Layout, LEFT, layout, minimapTime, nearest } from "../timelinedraw";
 
 const MOST_LANES = 32;
 const KEYS =
-  "W and S zoom, A and D pan, up and down choose a rank, E unfolds it, left and right change the step, 0 shows all; shift-drag measures";
+  "W and S zoom, A and D pan, 0 shows all, up and down choose a rank, E unfolds it, left and right change the step, M measures what is shown, as does shift and drag";
 
 export class TimelinePanel implements Panel {
   readonly root: HTMLElement;
@@ -27,7 +29,10 @@ export class TimelinePanel implements Panel {
   private layout: Layout | null = null;
   private drag: { x: number; from: number; to: number; measuring: boolean; moved: boolean } | null = null;
   private readonly fingers = new Map<number, number>();
+  private mapping = false;
   private all = false;
+  private found = "";
+  private readonly more: HTMLButtonElement;
 
   constructor(private readonly context: Context) {
     this.surface = new Surface("timeline of a step", KEYS, () => context.redraw(), context.signal);
@@ -41,8 +46,13 @@ export class TimelinePanel implements Panel {
         if ((e as KeyboardEvent).key === "Enter") this.find();
       },
     });
+    this.more = button("", () => {
+      this.all = !this.all;
+      context.redraw();
+    });
     this.frame.controls.append(
       legend(),
+      this.more,
       this.search,
       button("‹", () => this.turn(-1), "step before"),
       button("›", () => this.turn(1), "next step"),
@@ -65,8 +75,11 @@ export class TimelinePanel implements Panel {
     say(this.frame.sub, this.words(view));
     this.surface.root.hidden = !view;
     if (!view) return;
+    if (here.find !== this.found) this.seek(here.find);
     const lanes = this.lanes(view);
-    this.layout = layout(this.surface.root.clientWidth, lanes, this.unfolded, this.zoom !== null);
+    this.more.hidden = view.lanes.length <= MOST_LANES;
+    say(this.more, this.all ? "fewer ranks" : "all ranks");
+    this.layout = layout(this.surface.root.clientWidth, view, lanes, this.unfolded);
     const [from, to] = this.window();
     const state = {
       view,
@@ -76,14 +89,16 @@ export class TimelinePanel implements Panel {
       chosen: this.hovered ?? this.chosen(view),
       measure: this.measure,
       search: this.search.value.trim(),
-      uncertainty: model.clocks().uncertaintyMs,
+      uncertainty: clocks(model).uncertaintyMs,
     };
     this.surface.paint(this.layout.total, (pen) => drawTimeline(pen, this.layout!, state, colors));
+    this.surface.canvas.dataset.window = [from - view.start, to - view.start].map((t) => t.toFixed(3)).join();
   }
 
   private words(view: StepView | null): string {
-    if (!view) return "this step is no longer in the page, only its totals; the run directory has it";
-    const { hosts, uncertaintyMs } = this.context.model.clocks();
+    const missing = this.context.missing();
+    if (!view) return missing || "no rank has finished this step";
+    const { hosts, uncertaintyMs } = clocks(this.context.model);
     const clock =
       uncertaintyMs > 0
         ? `clocks agree to ±${duration(uncertaintyMs)}`
@@ -93,7 +108,7 @@ export class TimelinePanel implements Panel {
     const shown = this.lanes(view).length;
     const few = shown < view.lanes.length ? ` · ${shown} of ${plural(view.lanes.length, "rank")}, the latest first` : "";
     const follow = this.context.following ? " · newest" : "";
-    return `${duration(view.end - view.start)} · ${clock}${few}${follow}`;
+    return `${duration(view.end - view.start)} · ${clock}${few}${follow}${missing ? ` · ${missing}` : ""}`;
   }
 
   /** All ranks, or the selected and those that came last most where they are too many. */
@@ -140,7 +155,9 @@ export class TimelinePanel implements Panel {
   private press(e: PointerEvent): void {
     if (!this.view || !this.layout) return;
     this.surface.canvas.setPointerCapture(e.pointerId);
-    const [x] = place(e, this.surface.canvas);
+    const [x, y] = place(e, this.surface.canvas);
+    this.mapping = minimapTime(this.layout, this.view, x, y) !== null;
+    if (this.mapping) return this.centre(x);
     this.fingers.set(e.pointerId, x);
     const [from, to] = this.window();
     this.drag = { x, from, to, measuring: e.shiftKey, moved: false };
@@ -149,6 +166,7 @@ export class TimelinePanel implements Panel {
   private move(e: PointerEvent): void {
     if (!this.view || !this.layout) return;
     const [x, y] = place(e, this.surface.canvas);
+    if (this.mapping) return this.centre(x);
     if (this.fingers.size === 2 && this.fingers.has(e.pointerId)) return this.pinch(e.pointerId, x);
     if (!this.drag) return this.hover(x, y);
     this.drag.moved ||= Math.abs(x - this.drag.x) > 3;
@@ -162,6 +180,7 @@ export class TimelinePanel implements Panel {
   }
 
   private release(e: PointerEvent): void {
+    this.mapping = false;
     this.fingers.delete(e.pointerId);
     const drag = this.drag;
     this.drag = null;
@@ -185,6 +204,15 @@ export class TimelinePanel implements Panel {
     this.context.go({ rank: box.lane.rank, ...(found ? { collective: found.key } : {}) });
   }
 
+  /** Brings the time under a point of the minimap into the middle. */
+  private centre(x: number): void {
+    const at = minimapTime(this.layout!, this.view!, x, this.layout!.total);
+    const [from, to] = this.window();
+    const half = this.zoom ? (to - from) / 2 : (to - from) / 8;
+    if (at !== null) this.show(at - half, at + half);
+    this.context.redraw();
+  }
+
   private hover(x: number, y: number): void {
     const box = this.layout!.boxes.find((b) => y >= b.y && y < b.y + b.height);
     const at = this.time(x);
@@ -199,7 +227,7 @@ export class TimelinePanel implements Panel {
   private describe(box: Layout["boxes"][number], at: number, y: number): string[] {
     if (this.hovered) return collectiveWords(this.hovered, box.lane.rank);
     const row = box.rows[Math.floor((y - box.y - box.thick - box.thin - 5) / 14)];
-    const rows = row ? [row] : spanRows(box.lane).filter((r) => !r.name.startsWith("comm"));
+    const rows = row ? [row] : laneRows(box.lane, this.view!).filter((r) => !r.name.startsWith("comm"));
     const span = rows.map((r) => spanAt(r, at, this.pixel)).find((found) => found !== null);
     if (!span) return [];
     return [
@@ -262,6 +290,11 @@ export class TimelinePanel implements Panel {
       ArrowUp: () => this.context.go({ rank: lanes[Math.max(0, at - 1)] }),
       ArrowDown: () => this.context.go({ rank: lanes[Math.min(lanes.length - 1, at + 1)] }),
       e: () => this.unfold(this.context.place.rank ?? lanes[0]),
+      m: () => {
+        this.measure = [...this.window()];
+        this.measured();
+        this.context.redraw();
+      },
       Escape: () => {
         this.measure = null;
         this.context.redraw();
@@ -304,7 +337,16 @@ export class TimelinePanel implements Panel {
     this.zoom = [left, left + wide];
   }
 
-  /** Goes to the next span whose name holds the search. */
+  /** Shows what another panel leads to. */
+  private seek(name: string): void {
+    this.found = name;
+    if (!name) return;
+    this.search.value = name;
+    this.zoom = null;
+    this.find();
+  }
+
+  /** Goes to the next span whose name holds the search, first of all on the chosen rank. */
   private find(): void {
     const sought = this.search.value.trim().toLowerCase();
     if (!sought || !this.view) return;
@@ -312,14 +354,15 @@ export class TimelinePanel implements Panel {
     const hits = this.view.lanes.flatMap((l) =>
       [...l.spans(), ...l.host].filter((s) => s.name.toLowerCase().includes(sought)).map((s) => ({ s, rank: l.rank })),
     );
-    hits.sort((a, b) => a.s.start - b.s.start);
+    const away = (rank: number) => Number(rank !== this.context.place.rank);
+    const from = this.zoom ? 0 : 1;
+    hits.sort((a, b) => from * (away(a.rank) - away(b.rank)) || a.s.start - b.s.start);
     const next = hits.find(({ s }) => (s.start + s.end) / 2 > after + 1e-6) ?? hits[0];
     if (!next) return this.context.note(`nothing in this step is called ${sought}`);
     const wide = Math.max((next.s.end - next.s.start) * 20, 0.05);
     this.unfolded.add(next.rank);
     this.show((next.s.start + next.s.end - wide) / 2, (next.s.start + next.s.end + wide) / 2);
-    this.context.go({ rank: next.rank });
-    this.context.redraw();
+    this.context.drift({ rank: next.rank });
   }
 
   private csv(): string {

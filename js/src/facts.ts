@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+// SPDX-License-Identifier: Apache-2.0
+// Facts of a run from its tables: what was lost, what watching costs, devices, clocks, hosts and process groups.
+import type { Pool } from "./decode";
+import { median } from "./instead";
+import type { Tables } from "./store";
+
+interface Source {
+  readonly tables: Tables;
+  readonly pool: Pool;
+}
+
+/** Rows that the agents left out, of any table. */
+export function dropped({ tables, pool }: Source): number {
+  let sum = 0;
+  tables.notes.each(null, (c, i) => {
+    const kind = pool.text(c.kind[i]);
+    if ((kind === "dropped" || kind === "thinned") && c.value[i] > 0) sum += c.value[i];
+  });
+  return sum;
+}
+
+/** Median cost of the observer as measured by the ranks, a share of the step; NaN where not measured. */
+export function observerCost({ tables, pool }: Source): number {
+  const shares: number[] = [];
+  tables.notes.each(null, (c, i) => {
+    const measured = pool.text(c.kind[i]) === "observer" && pool.text(c.name[i]) === "cost_ratio";
+    if (measured && !Number.isNaN(c.value[i])) shares.push(c.value[i]);
+  });
+  return shares.length ? median(shares) : Number.NaN;
+}
+
+/** The devices in few words, e.g. 4 × NVIDIA H200. */
+export function deviceWords({ tables, pool }: Source): string {
+  const names = new Map<string, Set<string>>();
+  tables.devices.each(null, (c, i) => {
+    const name = pool.text(c.name[i]);
+    const key = `${c.rank[i]}/${pool.text(c.device[i])}`;
+    if (name) names.set(name, (names.get(name) ?? new Set()).add(key));
+  });
+  return [...names].map(([name, keys]) => (keys.size > 1 ? `${keys.size} × ${name}` : name)).join(", ");
+}
+
+/** What is known of the clocks: hosts seen, and the largest uncertainty in ms. */
+export function clocks({ tables }: Source): { hosts: number; uncertaintyMs: number } {
+  const hosts = new Set<number>();
+  let uncertainty = 0;
+  tables.clocks.each(null, (c, i) => {
+    hosts.add(c.boot_id[i] >= 0 ? c.boot_id[i] : c.host[i]);
+    if (c.uncertainty_ns[i] > 0) uncertainty = Math.max(uncertainty, c.uncertainty_ns[i] / 1e6);
+  });
+  return { hosts: hosts.size, uncertaintyMs: uncertainty };
+}
+
+/** Host name by rank; ranks of which no clock was read are left out. */
+export function hosts({ tables, pool }: Source): Map<number, string> {
+  const found = new Map<number, string>();
+  tables.clocks.each(null, (c, i) => {
+    found.set(c.rank[i], pool.text(c.host[i]) ?? "");
+  });
+  return found;
+}
+
+/** By rank the name of the largest process group that it shares with some but not all of `size` ranks; ranks of none are left out. */
+export function groupsByRank({ tables, pool }: Source, size: number): Map<number, string> {
+  const members = new Map<string, Set<number>>();
+  tables.groups.each(null, (c, i) => {
+    const name = pool.text(c.process_group[i]) ?? "";
+    members.set(name, (members.get(name) ?? new Set()).add(c.rank[i]));
+  });
+  const parts = [...members].filter(([, ranks]) => ranks.size > 1 && ranks.size < size);
+  parts.sort((a, b) => b[1].size - a[1].size || a[0].localeCompare(b[0], "en", { numeric: true }));
+  const found = new Map<number, string>();
+  for (const [name, ranks] of parts) for (const rank of ranks) if (!found.has(rank)) found.set(rank, name);
+  return found;
+}
