@@ -184,6 +184,9 @@ def _values_finding(evidence: Evidence, norms: Reals, first: int, rows: Ints, ap
     minority = _minority({rank: float(f"{norm:.4g}") for rank, norm in shown.items()})
     step = int(evidence.steps.ids[first])
     parameter = _parameter(evidence, step)
+    equal = [int(one) for one in evidence.steps.ids[:first][_told(norms[rows, :first])]]
+    good = equal[-1] if equal else None
+    since = f"since step {step}" if good in (None, step - 1) else f"since a step between {good + 1} and {step} (in step {good} they agreed)"
     return Finding(
         kind="desync",
         cause="values",
@@ -192,13 +195,19 @@ def _values_finding(evidence: Evidence, norms: Reals, first: int, rows: Ints, ap
         confidence=0.9 if 2 * len(minority) < len(shown) else 0.75,
         cost_ms=0.0,
         steps=evidence.step_numbers(apart),
-        evidence={"step": step, "synced_norm": shown, "parameter": parameter},
+        evidence={"step": step, "last_equal_step": good, "synced_norm": shown, "parameter": parameter},
         advice=ADVICE["values"],
         sentence=f"{name_ranks(minority)}: synchronised gradients differ "
         + ("from each other" if len(minority) == len(shown) else "from the others'")
-        + f" since step {step}"
+        + f" {since}"
         + (f", first seen in {parameter}." if parameter else "."),
     )
+
+
+def _told(norms: Reals) -> Bools:
+    """Steps in which two ranks or more have a norm."""
+    told: Bools = np.isfinite(norms).sum(0) > 1
+    return told
 
 
 def _apart(norms: Reals) -> Bools:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 from dtscope_jupyter import simulate
@@ -76,3 +78,33 @@ def test_two_faults_at_once_are_told_apart_and_cost_no_more_than_was_lost() -> N
     tables = simulate.run(4, 80, faults, sampled=16)["steps"].to_pandas()
     lost = float(np.mean(tables["end_ns"] - tables["start_ns"])) / 1e6 - 53
     assert sum(each.cost_ms * len(each.steps) / 80 for each in found) <= lost
+
+
+def test_a_gradient_gone_bad_between_two_looks_is_dated_to_the_interval() -> None:
+    (finding,) = findings(Fault("nonfinite", "gradient", (2,), first=20))
+    assert (finding.kind, finding.cause, finding.ranks) == ("nonfinite", "gradient", (0, 1, 2, 3))
+    assert (finding.evidence["last_good_step"], finding.evidence["not_before"], finding.evidence["first_step"]) == (16, 17, 32)
+    assert "between steps 17 and 32 (step 16 is known to be good" in finding.sentence
+    assert "which of them began it was not looked at" in finding.sentence
+
+
+def test_gradients_that_went_apart_between_two_looks_are_dated_to_the_interval() -> None:
+    (finding,) = findings(Fault("desync", "values", (1,), first=20))
+    assert (finding.kind, finding.cause, finding.ranks) == ("desync", "values", (1,))
+    assert (finding.evidence["last_equal_step"], finding.evidence["step"]) == (16, 32)
+    assert "between 17 and 32 (in step 16 they agreed)" in finding.sentence
+
+
+@pytest.mark.parametrize(("sampled", "first", "interval"), [(1, 7, (7, 7)), (16, 20, (17, 32))])
+def test_a_gradient_made_bad_after_the_average_names_the_one_rank(sampled: int, first: int, interval: tuple[int, int]) -> None:
+    tables = dict(simulate.run(4, 80, sampled=sampled))
+    steps = tables["steps"]
+    at, seen = steps["step"].to_numpy(), -(-first // sampled) * sampled
+    bad = (steps["rank"].to_numpy() == 1) & (at >= seen) & (at % sampled == 0)
+    place = steps.schema.get_field_index("synced_norm")
+    norms = pa.compute.if_else(pa.array(bad), float("nan"), steps["synced_norm"])
+    tables["steps"] = steps.set_column(place, steps.schema.field(place), norms)
+    (finding,) = diagnose(tables).findings
+    assert (finding.kind, finding.cause, finding.ranks) == ("nonfinite", "gradient", (1,))
+    assert (finding.evidence["not_before"], finding.evidence["first_step"]) == interval
+    assert "after they were averaged; the other ranks' are finite" in finding.sentence

@@ -108,7 +108,10 @@ def test_a_desync_of_two_ranks_names_both() -> None:
 def test_the_first_nonfinite_gradient() -> None:
     (finding,) = diagnose(simulate.run(4, 12, [Fault("nonfinite", "gradient", (2,), first=5)])).findings
     assert (finding.kind, finding.cause, finding.ranks) == ("nonfinite", "gradient", (2,))
-    assert finding.evidence == {"first_step": 5, "not_before": 5, "parameters": ["layers.1.weight"], "count": 7.0}
+    assert finding.evidence == {
+        "first_step": 5, "not_before": 5, "last_good_step": 4, "parameters": ["layers.1.weight"], "count": 7.0, "seen": "local gradients",
+    }  # fmt: skip
+    assert "in step 5 in layers.1.weight, before they are averaged" in finding.sentence
 
 
 def test_a_nonfinite_loss() -> None:
