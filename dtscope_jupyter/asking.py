@@ -12,11 +12,14 @@ from dtscope_jupyter.agent import control
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from dtscope_jupyter.rundir import Attempt
 
 _AT_ONCE = 64
+routes: dict[Path, Callable[[int, dict[str, Any]], dict[str, Any]]] = {}
+"""Attempts some of whose ranks can't be reached from here directly: how to ask one."""
 
 
 def ask_ranks(attempt: Attempt, request: dict[str, Any], ranks: Sequence[int] | None = None) -> dict[int, dict[str, Any]]:
@@ -42,6 +45,9 @@ def capture(attempt: Attempt, what: str, ranks: list[int] | None, steps: int | N
 
 
 def _ask(attempt: Attempt, rank: int, request: dict[str, Any]) -> dict[str, Any]:
+    route = routes.get(attempt.path)
+    if route is not None:
+        return route(rank, request)
     try:
         return control.ask(attempt.rank_path(rank), request)
     except DtscopeError as error:

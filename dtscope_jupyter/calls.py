@@ -32,8 +32,9 @@ def profile(  # noqa: PLR0913 # keywords, as the options of the cell magic
     disk: int | str = "2GiB",
     timeout: float | None = None,
     on_hang: str = "report",
+    cluster: str | None = None,
 ) -> Run:
-    """Runs `function(*args)` on `nprocs` ranks of this host with collectors installed, and returns the Run.
+    """Runs `function(*args)` on `nprocs` ranks of this host, or of an ipyparallel cluster, with collectors installed, and returns the Run.
 
     The function travels by value, so it may be defined in a notebook or a script. It is ordinary
     torch.distributed code: `init_process_group()` finds its peers. `budget` is a share of step time (0.01 or
@@ -53,6 +54,7 @@ def profile(  # noqa: PLR0913 # keywords, as the options of the cell magic
         disk=_checked(arguments.size, str(disk)),
         timeout=timeout,
         on_hang=on_hang,
+        cluster=cluster,
     )
     running = session.current().start(_call(function, args), asked, {})
     running.follow({})

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import arguments, asking, attaching, overviews, places, probe, stage
-from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch import Cell
 from dtscope_jupyter.session import Request
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 def request(options: Namespace) -> Request:
     """The options of profile as a request."""
-    if options.cluster:
-        raise DtscopeError(f"--cluster {options.cluster}: ipyparallel clusters are not supported yet: leave it out to use this host")
     return Request(
         world_size=options.n,
         backend=options.backend,
@@ -36,6 +33,7 @@ def request(options: Namespace) -> Request:
         disk=options.disk,
         timeout=options.timeout,
         on_hang=options.on_hang,
+        cluster=options.cluster,
     )
 
 

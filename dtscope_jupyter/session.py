@@ -45,6 +45,7 @@ class Request:
     disk: int = 2 * 2**30
     timeout: float | None = None
     on_hang: str = "report"
+    cluster: str | None = None
 
 
 class Session:
@@ -92,20 +93,33 @@ class Session:
     def start(self, body: launch.Cell | values.Packed, request: Request, namespace: dict[str, Any]) -> Profile:
         """Checks a request and starts its ranks; DtscopeError, one line, where it can't be met. Returns at once."""
         self._refuse()
-        world_size, backend = self._size(request)
         pushed = values.collect(list(request.pushed), namespace)
-        program = _program(body, pushed, request, world_size)
-        meta = {
-            "world_size": world_size,
-            "backend": backend,
-            "created_ns": time.time_ns(),
-            "launcher": "notebook" if stage.shell() else "python",
-        }
-        attempt = places.create(request.directory, request.name, meta)
-        world, self.kept = self.kept, None
-        self.profile = Profile(program, request, attempt, self, world)
+        if request.cluster is not None:
+            self.profile = self._start_on_cluster(body, request, pushed)
+        else:
+            world_size, backend = self._size(request)
+            program = _program(body, pushed, request, world_size)
+            attempt = places.create(request.directory, request.name, _meta(world_size, backend))
+            world, self.kept = self.kept, None
+            self.profile = Profile(program, request, attempt, self, world)
         self.faults = []
         return self.profile
+
+    def _start_on_cluster(self, body: launch.Cell | values.Packed, request: Request, pushed: dict[str, Any]) -> Profile:
+        from dtscope_jupyter import cluster
+
+        assert request.cluster is not None
+        if request.keep:
+            raise DtscopeError("--keep is for ranks of this host: on a cluster every profile starts ranks of its own; leave it out")
+        engines = cluster.connect(request.cluster, request.world_size)
+        try:
+            size, backend = len(engines.seats), engines.backend(request.backend)
+            program = _program(body, pushed, request, size)
+            attempt = places.create(request.directory, request.name, _meta(size, backend) | {"cluster": request.cluster})
+            return Profile(program, request, attempt, self, cluster.ClusterWorld(engines, attempt, backend))
+        except BaseException:
+            engines.close()
+            raise
 
     def run_unobserved(self, body: launch.Cell, name: str, world_size: int | None) -> Any:
         """Runs a short program of ours on the ranks that were kept, else on new ones, and returns rank 0's value of a name."""
@@ -179,6 +193,11 @@ class Session:
         world_size = (gpus or 2) if request.world_size is None else request.world_size
         environment.check_world_size(world_size, backend)
         return world_size, backend
+
+
+def _meta(world_size: int, backend: str) -> dict[str, Any]:
+    launcher = "notebook" if stage.shell() else "python"
+    return {"world_size": world_size, "backend": backend, "created_ns": time.time_ns(), "launcher": launcher}
 
 
 def _program(body: launch.Cell | values.Packed, pushed: dict[str, Any], request: Request, world_size: int) -> launch.Program:

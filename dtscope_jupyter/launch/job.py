@@ -16,7 +16,7 @@ from dtscope_jupyter.launch import values
 from dtscope_jupyter.launch.failure import Failure, describe_exit, first
 from dtscope_jupyter.launch.tail import last_lines
 from dtscope_jupyter.launch.warm import Warm, sys_path
-from dtscope_jupyter.launch.world import Rank, World, read_exit
+from dtscope_jupyter.launch.world import LocalWorld, Rank, World, read_exit
 from dtscope_jupyter.places import working_directory
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _INTERRUPT = ((Signals.SIGINT, 5.0), (Signals.SIGTERM, 2.0), (Signals.SIGKILL, 2.0))
 _STOP = ((Signals.SIGINT, 1.0), (Signals.SIGTERM, 1.0), (Signals.SIGKILL, 2.0))
-_SETTLE_S = 0.25
 _LOG_LINES = 10
 
 
@@ -139,7 +138,7 @@ class Job:
 
     def _supervise(self) -> None:
         try:
-            self.world = self.world or World(self._warm, self.options, self._state)
+            self.world = self.world or LocalWorld(self._warm, self.options, self._state)
             self.world.run(self._program, self.options)
             while not self._over():
                 self._watch()
@@ -221,7 +220,8 @@ class Job:
             return
         self._failures.append(failure)
         if self._deadline is None:
-            self._deadline = time.monotonic() + _SETTLE_S
+            assert self.world is not None
+            self._deadline = time.monotonic() + self.world.settle_s
 
     def _act(self) -> None:
         now = time.monotonic()

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rendezvous store of one job, in a process of its own as torchrun's agent holds it.
 
-The kernel has bound the socket already: no other process can take the port, and it is reachable from this host only.
+The kernel (of a cluster: the engine of rank 0) has bound the socket already, so that no other process can take the port; it is
+reachable at the address it is bound to and no other: that of loopback where all ranks are on one host.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ def main(descriptors: list[int], server: int) -> int:
     die_with(server)
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    port = _port(listener)
-    store = TCPStore("127.0.0.1", port, None, is_master=True, wait_for_workers=False, master_listen_fd=listener)
+    address, port = _address(listener)
+    store = TCPStore(address, port, None, is_master=True, wait_for_workers=False, master_listen_fd=listener)
     os.read(alive, 1)
     del store
     return 0
 
 
-def _port(descriptor: int) -> int:
+def _address(descriptor: int) -> tuple[str, int]:
     import socket
 
     with socket.socket(fileno=os.dup(descriptor)) as bound:
-        return int(bound.getsockname()[1])
+        address, port = bound.getsockname()[:2]
+        return str(address), int(port)

@@ -10,6 +10,7 @@ import pickle
 import signal
 import socket
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -58,21 +59,15 @@ class Rank:
         self.status.close()
 
 
-class World:
-    """Ranks that share a store; made by the kernel, they end with it."""
+class World(ABC):
+    """Ranks that share a store, wherever they are."""
 
-    def __init__(self, warm: Warm, options: Options, state: tuple[str, list[str]]) -> None:
-        """`state`: the working directory and import path of the notebook. Returns when every rank is forked."""
-        self._warm = warm
-        self._alive: socket.socket | None = None
-        self._store_status: int | None = None
+    settle_s = 0.25
+    """How long after a first failure another may still turn out to be its cause."""
+
+    def __init__(self, backend: str | None) -> None:
         self.ranks: list[Rank] = []
-        self.backend = options.backend
-        try:
-            self._start(options, *state)
-        except BaseException:
-            self.close()
-            raise
+        self.backend = backend
 
     @property
     def size(self) -> int:
@@ -95,6 +90,37 @@ class World:
             if rank.status.closed or rank.status.poll():
                 return True
         return len(self.running) < self.size
+
+    @abstractmethod
+    def run(self, program: Program, options: Options) -> None:
+        """Has every rank run a program."""
+
+    @abstractmethod
+    def dismiss(self) -> None:
+        """Lets idle ranks that were kept leave by themselves, and ends those that don't within 2 s."""
+
+    @abstractmethod
+    def signal(self, rank: Rank, number: signal.Signals) -> None:
+        """Signals a rank that hasn't ended; SIGKILL takes its own children along."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends what is left of it."""
+
+
+class LocalWorld(World):
+    """Ranks forked from the warm process of this host; made by the kernel, they end with it."""
+
+    def __init__(self, warm: Warm, options: Options, state: tuple[str, list[str]]) -> None:
+        """`state`: the working directory and import path of the notebook. Returns when every rank is forked."""
+        super().__init__(options.backend)
+        self._warm = warm
+        self._store: Store | None = None
+        try:
+            self._start(options, *state)
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, program: Program, options: Options) -> None:
         """Has every rank run a program."""
@@ -119,29 +145,51 @@ class World:
         """Ends what is left of it."""
         for rank in self.ranks:
             rank.close()
-        if self._alive is not None:
-            self._alive.close()
-        if self._store_status is not None:
-            os.close(self._store_status)
-            self._store_status = None
+        if self._store is not None:
+            self._store.close()
 
     def _start(self, options: Options, cwd: str, sys_path: list[str]) -> None:
         self._warm.wait_ready()
-        port = self._start_store()
+        self._store = Store(self._warm, "127.0.0.1")
         for number in range(options.world_size):
-            ours, theirs = socket.socketpair()
-            with theirs:
-                pid, status = self._warm.fork(_RANK, [theirs.fileno()])
-            self.ranks.append(Rank(number, pid, Connection(ours.detach()), Connection(status, writable=False)))
+            self.ranks.append(fork_rank(self._warm, number))  # what is forked is closed if the next can't be
         for rank in self.ranks:
-            environment = rank_environment(rank.number, options.world_size, port, options.run_id)
+            environment = rank_environment(rank.number, options.world_size, self._store.port, options.run_id)
             rank.order(Setup(environment, cwd, sys_path, options.backend))
 
-    def _start_store(self) -> int:
+
+class Store:
+    """The rendezvous store of a world, in a process of its own that is forked from the warm process."""
+
+    def __init__(self, warm: Warm, address: str) -> None:
+        """Listens at `address`, on a port that it takes itself; OSError where it can't."""
         self._alive, theirs = socket.socketpair()
-        with theirs, socket.create_server(("127.0.0.1", 0)) as listener:
-            _, self._store_status = self._warm.fork(_STORE, [listener.fileno(), theirs.fileno()])
-            return int(listener.getsockname()[1])
+        try:
+            with theirs, socket.create_server((address, 0)) as listener:
+                _, self._status = warm.fork(_STORE, [listener.fileno(), theirs.fileno()])
+                self.port = int(listener.getsockname()[1])
+        except BaseException:
+            self._alive.close()
+            raise
+
+    def close(self) -> None:
+        """Lets the process end; idempotent."""
+        self._alive.close()
+        if self._status >= 0:
+            os.close(self._status)
+            self._status = -1
+
+
+def fork_rank(warm: Warm, number: int) -> Rank:
+    """A new process that waits for its `Setup`."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            pid, status = warm.fork(_RANK, [theirs.fileno()])
+        except BaseException:
+            ours.close()
+            raise
+    return Rank(number, pid, Connection(ours.detach()), Connection(status, writable=False))
 
 
 def read_exit(status: Connection) -> Exit:
