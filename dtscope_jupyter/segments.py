@@ -1,6 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks as bytes: the two files of one table (see store.py), read and appended without decoding a row.
+"""Blocks as bytes: the two files of one table, followed and appended without decoding a row; store.py makes rows of them.
+
+`NAME.arrows` is an Arrow IPC stream: the schema message, then one record batch message a block.
+`NAME.index` holds one entry a block, 32 bytes, little endian:
+
+    u64 offset, u32 length, u32 crc of the block, u32 rows, u16 version, u16 kind, u32 0, u32 crc of the entry
+
+The block is written first and its entry second, so a reader that follows the index never sees half a block.
 
 A *segment* is some index entries, word for word, and the blocks that they tell of, one after the other. Who
 ships a table sends segments; who receives them appends them at the same offsets, so that both have the same files and
@@ -9,7 +16,9 @@ the end of the last block says how far the copy has come. Needs neither pyarrow 
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 import zlib
 from dataclasses import dataclass
@@ -24,16 +33,20 @@ if TYPE_CHECKING:
 _ENTRY = struct.Struct("<QIIIHHII")
 ENTRY_BYTES = _ENTRY.size
 MAX_BLOCK_BYTES = 256 * 2**20
+_CHECKED = ENTRY_BYTES - 4
+_INDEX_BYTES = 2**20
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Entry(NamedTuple):
-    """One checked index entry: a block of `length` bytes at `offset`, with its CRC and rows."""
+    """One index entry: a block of `length` bytes at `offset`, its CRC and rows, and by which release's schema it is of what kind."""
 
     offset: int
     length: int
     crc: int
     rows: int
+    version: int = 0
+    kind: int = 0
 
     @property
     def end(self) -> int:
@@ -41,12 +54,53 @@ class Entry(NamedTuple):
         return self.offset + self.length
 
 
+def pack(entry: Entry) -> bytes:
+    """The entry as it stands in an index, its own CRC at the end."""
+    head = _ENTRY.pack(*entry, 0, 0)[:_CHECKED]
+    return head + zlib.crc32(head).to_bytes(4, "little")
+
+
 def parse(raw: bytes | memoryview, position: int) -> Entry | None:
     """The entry at `position` of an index; None where its own CRC or its length is wrong."""
-    offset, length, crc, rows, _, _, _, check = _ENTRY.unpack_from(raw, position)
-    if length > MAX_BLOCK_BYTES or zlib.crc32(raw[position : position + ENTRY_BYTES - 4]) != check:
+    *entry, _, check = _ENTRY.unpack_from(raw, position)
+    if entry[1] > MAX_BLOCK_BYTES or zlib.crc32(raw[position : position + _CHECKED]) != check:
         return None
-    return Entry(offset, length, crc, rows)
+    return Entry._make(entry)
+
+
+class Follower:
+    """A place in a table's two files, which need not exist yet; entries and blocks are checked as they are read."""
+
+    def __init__(self, folder: Path, table: str) -> None:
+        """Begins at their beginning."""
+        self.table = table
+        self.end = 0
+        self._data_path = folder / f"{table}.arrows"
+        self._index_path = folder / f"{table}.index"
+        self._position = 0
+
+    def _read_index(self, most: int | None = None) -> bytes:
+        """Whole entries from the place on, up to `most` bytes where that is said; OSError where the index is no regular file."""
+        try:
+            descriptor = open_regular(self._index_path)
+        except FileNotFoundError:
+            return b""
+        try:
+            size = os.fstat(descriptor).st_size if most is None else 0
+            raw = os.pread(descriptor, max(0, size - self._position) if most is None else most, self._position)
+        finally:
+            os.close(descriptor)
+        return raw[: len(raw) // ENTRY_BYTES * ENTRY_BYTES]
+
+    def _read_block(self, descriptor: int, entry: Entry) -> bytes | None:
+        """A block behind those read before; None where it is damaged or comes again."""
+        if entry.offset < self.end:
+            return None
+        block = os.pread(descriptor, entry.length, entry.offset)
+        if len(block) != entry.length or zlib.crc32(block) != entry.crc:
+            return None
+        self.end = entry.end
+        return block
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +115,19 @@ class Segment:
     rows: int
 
 
-class SegmentReader:
+class SegmentReader(Follower):
     """Follows a table's files from any place; a damaged block is left out and counted."""
 
     def __init__(self, folder: Path, table: str) -> None:
         """The files need not exist yet."""
-        self.table = table
+        super().__init__(folder, table)
         self.damaged = 0
-        self.end = 0
-        self._data_path = folder / f"{table}.arrows"
-        self._index_path = folder / f"{table}.index"
-        self._position = 0
 
     def seek(self, end: int) -> None:
         """Goes on after the block that ends at `end`: what a copy has already."""
         self.end, self._position = end, 0
-        while len(raw := self._read_index()) >= ENTRY_BYTES:
-            for position in range(0, len(raw) // ENTRY_BYTES * ENTRY_BYTES, ENTRY_BYTES):
+        while raw := self._read_index(_INDEX_BYTES):
+            for position in range(0, len(raw), ENTRY_BYTES):
                 entry = parse(raw, position)
                 if entry and entry.offset >= end:
                     return
@@ -85,37 +135,30 @@ class SegmentReader:
 
     def read(self, limit: int) -> Segment | None:
         """The next blocks, at least one and no more than `limit` bytes beyond it; None where nothing is new."""
-        raw = self._read_index()
-        if len(raw) < ENTRY_BYTES:
+        raw = self._read_index(_INDEX_BYTES)
+        if not raw:
             return None
-        before, entries, blocks, size, rows = self.end, bytearray(), [], 0, 0
-        with open(self._data_path, "rb", buffering=0, opener=_no_link) as data:
-            for position in range(0, len(raw) // ENTRY_BYTES * ENTRY_BYTES, ENTRY_BYTES):
-                entry = parse(raw, position)
-                if entry and size and size + entry.length > limit:
-                    break
-                self._position += ENTRY_BYTES
-                block = self._block(data.fileno(), entry)
-                if block is None or entry is None:
-                    self.damaged += 1
-                    continue
-                entries += raw[position : position + ENTRY_BYTES]
-                blocks.append(block)
-                size, rows, self.end = size + entry.length, rows + entry.rows, entry.end
-        return Segment(self.table, before, bytes(entries), b"".join(blocks), self.end, rows) if blocks else None
-
-    def _read_index(self) -> bytes:
+        descriptor = open_regular(self._data_path)
         try:
-            with open(self._index_path, "rb", buffering=0, opener=_no_link) as index:
-                return os.pread(index.fileno(), 2**20, self._position)
-        except FileNotFoundError:
-            return b""
+            return self._segment(descriptor, raw, limit)
+        finally:
+            os.close(descriptor)
 
-    def _block(self, descriptor: int, entry: Entry | None) -> bytes | None:
-        if entry is None or entry.offset < self.end:
-            return None
-        block = os.pread(descriptor, entry.length, entry.offset)
-        return block if len(block) == entry.length and zlib.crc32(block) == entry.crc else None
+    def _segment(self, descriptor: int, raw: bytes, limit: int) -> Segment | None:
+        before, entries, blocks, size, rows = self.end, bytearray(), [], 0, 0
+        for position in range(0, len(raw), ENTRY_BYTES):
+            entry = parse(raw, position)
+            if entry and size and size + entry.length > limit:
+                break
+            self._position += ENTRY_BYTES
+            block = self._read_block(descriptor, entry) if entry else None
+            if block is None or entry is None:
+                self.damaged += 1
+                continue
+            entries += raw[position : position + ENTRY_BYTES]
+            blocks.append(block)
+            size, rows = size + entry.length, rows + entry.rows
+        return Segment(self.table, before, bytes(entries), b"".join(blocks), self.end, rows) if blocks else None
 
 
 class SegmentWriter:
@@ -201,8 +244,13 @@ def _walk(segment: Segment) -> Iterator[tuple[bytes, Entry, int]]:
         raise DtscopeError(f"{segment.table}: {len(segment.data)} bytes of blocks where the entries tell of {place}")
 
 
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | _OPEN | os.O_NONBLOCK)
+def open_regular(path: Path) -> int:
+    """Opens a file for reading, never a pipe that would block nor what a link points to."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _OPEN)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
 
 
 def _write(descriptor: int, data: bytes | memoryview, place: int) -> None:

@@ -1,22 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks on disk: append-only Arrow IPC with a checked index beside it.
+"""Tables on disk: append-only Arrow IPC with a checked index beside it, as rows; segments.py says what the bytes are.
 
-`NAME.arrows` is an Arrow IPC stream: the schema message, then one record batch message a block.
-`NAME.index` holds one entry a block, 32 bytes, little endian:
-
-    u64 offset, u32 length, u32 crc of the block, u32 rows, u16 version, u16 kind, u32 0, u32 crc of the entry
-
-The block is written first and its entry second, so a reader that follows the index never sees half a
-block. Nothing is handed to pyarrow before its CRC has been checked: pyarrow may crash on damaged bytes.
+Nothing is handed to pyarrow before its CRC has been checked: pyarrow may crash on damaged bytes.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
-import struct
 import zlib
 from dataclasses import dataclass
 from itertools import accumulate
@@ -25,15 +16,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dtscope_jupyter import schema
+from dtscope_jupyter.descriptors import AppendFile
+from dtscope_jupyter.segments import ENTRY_BYTES, Entry, Follower, open_regular, pack, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_ENTRY = struct.Struct("<QIIIHHI")
-ENTRY_BYTES = _ENTRY.size + 4
 _SCHEMA, _BATCH = 0, 1
-MAX_BLOCK_BYTES = 256 * 2**20
 _LEAST_BLOCK_BYTES = 512
 
 
@@ -66,14 +56,12 @@ class BlockWriter:
         self.table = table
         self.bytes_written = 0
         self._arrow = schema.TABLES[table].arrow
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._data = os.open(folder / f"{table}.arrows", flags, 0o600)
+        self._data = AppendFile(folder / f"{table}.arrows")
         try:
-            self._index = os.open(folder / f"{table}.index", flags, 0o600)
+            self._index = AppendFile(folder / f"{table}.index")
         except OSError:
-            os.close(self._data)
+            self._data.close()
             raise
-        self._size = 0
         try:
             self._put(self._arrow.serialize(), 0, _SCHEMA)
         except OSError:
@@ -87,46 +75,31 @@ class BlockWriter:
 
     def close(self) -> None:
         """Closes both files."""
-        os.close(self._data)
-        os.close(self._index)
+        self._data.close()
+        self._index.close()
 
     def _put(self, block: pa.Buffer, rows: int, kind: int) -> int:
-        head = _ENTRY.pack(self._size, len(block), zlib.crc32(block), rows, schema.VERSION, kind, 0)
-        entry = head + zlib.crc32(head).to_bytes(4, "little")
-        _write_whole(self._data, memoryview(block), self._size)
+        before = self._data.size
+        entry = pack(Entry(before, len(block), zlib.crc32(block), rows, schema.VERSION, kind))
+        self._data.append(memoryview(block))
         try:
-            _write_whole(self._index, memoryview(entry), os.fstat(self._index).st_size)
+            self._index.append(memoryview(entry))
         except OSError:
-            os.ftruncate(self._data, self._size)
+            self._data.cut(before)
             raise
-        self._size += len(block)
         self.bytes_written += len(block) + len(entry)
         return len(block)
 
 
-def _write_whole(descriptor: int, data: memoryview, before: int) -> None:
-    done = 0
-    try:
-        while done < len(data):
-            done += os.write(descriptor, data[done:])
-    except OSError:
-        os.ftruncate(descriptor, before)
-        raise
-
-
-class BlockReader:
+class BlockReader(Follower):
     """Follows one table's files; `poll` returns what is new and whole, damaged blocks are counted."""
 
     def __init__(self, folder: Path, table: str) -> None:
         """The files need not exist yet."""
-        self.table = table
+        super().__init__(folder, table)
         self.newer = 0
         self._damaged = 0
         self._waiting = 0
-        self._data_path = folder / f"{table}.arrows"
-        self._index_path = folder / f"{table}.index"
-        self._position = 0
-        self._end = 0
         self._written = schema.TABLES[table].arrow
 
     @property
@@ -140,35 +113,37 @@ class BlockReader:
         Raises:
             OSError: The files are there but can't be read, or are no regular files.
         """
-        return self._take(self._entries(), limit)
+        return self._take(self._read_index(), limit)
 
     def begin_late(self, limit: int) -> list[Block]:
         """In place of the first `poll`: the schema alone, and `poll` goes on with the last blocks, of about `limit` bytes.
 
         What it costs does not grow with the file. [] where there is nothing yet; then it may be called again.
         """
-        schema_block = self._take(self._entries(1), 1)
+        schema_block = self._take(self._read_index(ENTRY_BYTES), 1)
         if schema_block:
             first = self._position
             most = limit // _LEAST_BLOCK_BYTES + 1
             self._position = max(first, self._index_path.stat().st_size // ENTRY_BYTES * ENTRY_BYTES - most * ENTRY_BYTES)
-            lengths = [_ENTRY.unpack(entry[: _ENTRY.size])[1] for entry in self._entries()]
+            raw = self._read_index()
+            entries = [parse(raw, place) for place in range(0, len(raw), ENTRY_BYTES)]
+            lengths = [entry.length if entry else 0 for entry in entries]
             sums = accumulate(reversed(lengths))
             kept = max(1, sum(size <= limit for size in sums))
             self._position += max(0, len(lengths) - kept) * ENTRY_BYTES
         return schema_block
 
-    def _take(self, entries: list[bytes], limit: int) -> list[Block]:
+    def _take(self, raw: bytes, limit: int) -> list[Block]:
         self._waiting = 0
-        if not entries:
+        if not raw:
             return []
         try:
-            descriptor = _open_regular(self._data_path)
+            descriptor = open_regular(self._data_path)
         except FileNotFoundError:
-            self._waiting = len(entries)
+            self._waiting = len(raw) // ENTRY_BYTES
             return []
         try:
-            return self._blocks(descriptor, entries, limit)
+            return self._blocks(descriptor, raw, limit)
         finally:
             os.close(descriptor)
 
@@ -184,56 +159,34 @@ class BlockReader:
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError):
                     self._damaged += 1
 
-    def _entries(self, most: int | None = None) -> list[bytes]:
-        try:
-            descriptor = _open_regular(self._index_path)
-        except FileNotFoundError:
-            return []
-        with os.fdopen(descriptor, "rb") as index:
-            index.seek(self._position)
-            raw = index.read(-1 if most is None else most * ENTRY_BYTES)
-        whole = len(raw) // ENTRY_BYTES
-        return [raw[i * ENTRY_BYTES : (i + 1) * ENTRY_BYTES] for i in range(whole)]
-
-    def _blocks(self, descriptor: int, entries: list[bytes], limit: int) -> list[Block]:
+    def _blocks(self, descriptor: int, raw: bytes, limit: int) -> list[Block]:
         blocks: list[Block] = []
         taken, size = 0, os.fstat(descriptor).st_size
-        for place, entry in enumerate(entries):
+        for place in range(0, len(raw), ENTRY_BYTES):
             if taken >= limit:
                 break
-            head = self._head(entry)
-            if head is not None and head[0] + head[1] > size:
-                self._waiting = len(entries) - place
+            entry = self._sound(parse(raw, place))
+            if entry is not None and entry.offset + entry.length > size:
+                self._waiting = (len(raw) - place) // ENTRY_BYTES
                 break
             self._position += ENTRY_BYTES
-            block = self._block(descriptor, head) if head else None
-            if block is not None:
-                blocks.append(block)
-                taken += len(block.data)
+            data = self._read_block(descriptor, entry) if entry else None
+            if entry is None or data is None:
+                self._damaged += entry is not None
+                continue
+            blocks.append(Block(self.table, data, entry.rows, entry.offset, entry.kind == _SCHEMA))
+            taken += entry.length
         return blocks
 
-    def _head(self, entry: bytes) -> tuple[int, int, int, int, int] | None:
-        """Offset, length, CRC, rows and kind of a sound entry of our version; others are counted."""
-        head, check = entry[: _ENTRY.size], entry[_ENTRY.size :]
-        offset, length, crc, rows, version, kind, _ = _ENTRY.unpack(head)
-        if zlib.crc32(head).to_bytes(4, "little") != check:
-            self._damaged += 1
-        elif version > schema.VERSION:
+    def _sound(self, entry: Entry | None) -> Entry | None:
+        """An entry of our version that goes on where the last one ended; others are counted."""
+        if entry is not None and entry.version > schema.VERSION:
             self.newer += 1
-        elif offset < self._end or length > MAX_BLOCK_BYTES or kind not in (_SCHEMA, _BATCH):
+        elif entry is None or entry.offset < self.end or entry.kind not in (_SCHEMA, _BATCH):
             self._damaged += 1
         else:
-            return offset, length, crc, rows, kind
+            return entry
         return None
-
-    def _block(self, descriptor: int, head: tuple[int, int, int, int, int]) -> Block | None:
-        offset, length, crc, rows, kind = head
-        data = os.pread(descriptor, length, offset)
-        if len(data) != length or zlib.crc32(data) != crc:
-            self._damaged += 1
-            return None
-        self._end = offset + length
-        return Block(self.table, data, rows, offset, kind == _SCHEMA)
 
 
 def conformed(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
@@ -251,12 +204,3 @@ def conformed(batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
             message = f"{table}.{field.name}: {column.type} where {field.type} belongs"
             raise pa.ArrowInvalid(message)
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
-
-
-def _open_regular(path: Path) -> int:
-    """Opens a file for reading, never a pipe that would block nor what a link points to."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return descriptor
