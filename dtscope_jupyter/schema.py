@@ -13,6 +13,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from dtscope_jupyter import arrays
+
 VERSION = 1
 """Version of the format; a file of a newer version is skipped and counted."""
 
@@ -58,7 +60,7 @@ class Table:
 
     @cached_property
     def _empty(self) -> pa.Table:
-        return pa.table([pa.nulls(0, field.type) for field in self.arrow], schema=self.arrow)  # `empty_table` imports pandas
+        return pa.table([arrays.column([], field.type) for field in self.arrow], schema=self.arrow)  # `empty_table` imports pandas
 
 
 def _integer(name: str, meaning: str, unit: str = "", *, required: bool = False) -> Column:

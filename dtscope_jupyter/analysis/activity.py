@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter import intervals
-from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, among, codes, distinct, ints, is_any, reals
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, among, codes, distinct, filtered, ints, is_any, reals
 from dtscope_jupyter.analysis.lines import Axis, Groups
 from dtscope_jupyter.analysis.phases import PHASES, split
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Tables: TypeAlias = "Mapping[str, pa.Table]"
 
 KEYS = ("process_group", "operation", "phase")
+_EVENT = ["rank", "step", "start_ns", "end_ns", *KEYS]
 SOURCES = ("profiler", "event", "host", "flight_recorder")
 _STEP_BITS = 40
 
@@ -133,7 +134,7 @@ def events(table: pa.Table, source: Ints) -> Events:
 
 
 def _kernels(spans: pa.Table, kind: str) -> Events:
-    wanted = spans.filter(pa.array(is_any(spans, "kind", [kind]) & (ints(spans, "thread") == NONE)))
+    wanted = filtered(spans.select(_EVENT), is_any(spans, "kind", [kind]) & (ints(spans, "thread") == NONE))
     return events(wanted, np.zeros(len(wanted), np.int64))
 
 
@@ -151,7 +152,7 @@ def _operators(tables: Tables, devices: Ints) -> tuple[Events, Events]:
     name, names = codes(spans, "name")
     called = np.array([text.startswith("c10d::") for text in names] + [False], dtype=bool)[name]
     compute = alone & is_any(spans, "kind", ["cpu_op"]) & ~called & ~np.isin(threads, threads[comm]) & np.isin(rank, rank[comm])
-    parts = (spans.filter(pa.array(mask)) for mask in (comm, compute))
+    parts = (filtered(spans.select(_EVENT), mask) for mask in (comm, compute))
     first, second = (events(part, np.zeros(len(part), np.int64)) for part in parts)
     return first, second
 

@@ -73,6 +73,11 @@ def among(values: Ints, wanted: Ints) -> Bools:
     return found
 
 
+def filtered(table: pa.Table, mask: Bools) -> pa.Table:
+    """The rows that the mask admits; in the system's memory, as Arrow's own pool would first reserve MiBs for what are often few rows."""
+    return pc.filter(table, arrays.of_numpy(mask), memory_pool=pa.system_memory_pool())
+
+
 def is_any(table: pa.Table, name: str, wanted: Iterable[str]) -> Bools:
     """Which rows have one of the wanted texts."""
     found, names = codes(table, name)

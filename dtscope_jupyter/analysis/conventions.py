@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dtscope_jupyter import schema
+from dtscope_jupyter import arrays, schema
 from dtscope_jupyter.analysis.activity import Events, activity, events
-from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, Reals, codes, ints, is_any
+from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, Reals, codes, filtered, ints, is_any
 from dtscope_jupyter.analysis.lines import Axis, Covered, Groups, total
 from dtscope_jupyter.analysis.overlap import overlap_of
 from dtscope_jupyter.analysis.recorded import MS
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NAMES = ("hta", "tensorboard")
 DEVICE = ("comm", "compute", "memcpy", "memset")
+_MATTER = ["rank", "step", "kind", "name", "start_ns", "end_ns", "thread", "process_group", "operation", "phase"]
 _US = 1000
 _TAIL = 0.8
 """Of the device work of the step before: a last step with less is dropped by the TensorBoard plugin."""
@@ -56,13 +57,13 @@ def check(convention: str) -> None:
 
 
 def hta_tables(tables: Tables) -> dict[str, pa.Table]:
-    """The tables with only the device spans that HolisticTraceAnalysis keeps, at its resolution."""
+    """The tables with only the device spans that HolisticTraceAnalysis keeps, at its resolution, and only their columns that matter."""
     spans = tables["spans"]
-    spans = spans.filter(pa.array(is_any(spans, "kind", DEVICE) & _launched_in_time(spans)))
+    spans = filtered(spans.select(_MATTER), is_any(spans, "kind", DEVICE) & _launched_in_time(spans))
     start, end = ints(spans, "start_ns"), ints(spans, "end_ns")
     rounded = {"start_ns": -(-start // _US) * _US, "end_ns": end // _US * _US}
     for name, column in rounded.items():
-        spans = spans.set_column(spans.schema.get_field_index(name), spans.schema.field(name), pa.array(column))
+        spans = spans.set_column(spans.schema.get_field_index(name), spans.schema.field(name), arrays.of_numpy(column))
     return dict(tables) | {"spans": spans, "collectives": schema.COLLECTIVES.empty(), "steps": schema.STEPS.empty()}
 
 
@@ -76,10 +77,9 @@ def profiler_steps(spans: pa.Table) -> Bools:
 def _launched_in_time(spans: pa.Table) -> Bools:
     launch, rank = ints(spans, "launch_ns"), ints(spans, "rank")
     marks = profiler_steps(spans)
-    _, names = codes(spans.filter(pa.array(marks)), "name")
     used = np.unique(codes(spans, "name")[0][marks])
     known: Bools = launch != NONE
-    if len(names) == 0 or len(used) <= 1:
+    if len(used) <= 1:
         return known
     last = np.full(int(rank.max(initial=0)) + 1, np.iinfo(np.int64).max)
     marked = Groups.by((rank[marks],))

@@ -48,7 +48,9 @@ def without_duplicates(table: pa.Table) -> pa.Table:
 
 def _of_one_exact_source(table: pa.Table) -> bool:
     """Whether there is nothing to compare: all rows of one source, of which dumps alone see a collective twice."""
-    sources = table["source"].unique().to_pylist()
+    sources: set[str | None] = set()
+    for chunk in table["source"].chunks:
+        sources.update((chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).to_pylist())
     return len(sources) < 2 and "flight_recorder" not in sources  # noqa: PLR2004
 
 

@@ -25,7 +25,8 @@ PIECE_BYTES = 2**19
 MAX_EVENT_BYTES = 64 * 2**20
 _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BOUNDARY = re.compile(rb"\}(\s*,\s*)\{")
-_CLOSING = ord("]")
+_READ_BYTES = 2**16
+_OPENING, _CLOSING = b"[]"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _TRIES, _SALVAGES = 8, 64
 _AROUND = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -41,24 +42,26 @@ class Reader:
         self.damage: str | None = None
 
     def batches(self) -> Iterator[Batch]:
-        """The events in file order, half a MiB of text at a time; Unreadable where there is no list of events."""
-        buffer = self._head()
-        while piece := self._stream.read(PIECE_BYTES):
-            buffer = bytearray().join((buffer, piece))
-            if len(buffer) < PIECE_BYTES:
+        """The events in file order, half a MiB of text at a time; Unreadable where there is no list of events.
+
+        A batch is good until the next one: their text is in the same place.
+        """
+        text = _Text(self._head())
+        while text.fill(self._stream):
+            if text.length < PIECE_BYTES:
                 continue
-            if len(buffer) > MAX_EVENT_BYTES:
+            if text.length > MAX_EVENT_BYTES:
                 self.damage = f"no event ends within {MAX_EVENT_BYTES >> 20} MiB"
-                yield _salvaged(buffer)
+                yield _salvaged(text.whole())
                 return
-            if (cut := _cut(buffer)) is not None:
+            if (cut := _cut(text)) is not None:
                 batch, end = cut
                 yield batch
                 del batch  # else two of them are in memory
-                buffer = bytearray().join((b"[", memoryview(buffer)[end:]))
-        yield self._tail(bytes(buffer))
+                text.drop(end)
+        yield self._tail(text.whole())
 
-    def _head(self) -> bytes | bytearray:
+    def _head(self) -> bytes:
         """The list from its opening bracket on, of the first piece that has it."""
         head = b""
         while len(head) <= MAX_EVENT_BYTES and (piece := self._stream.read(PIECE_BYTES)):
@@ -95,46 +98,72 @@ class Reader:
         return batch
 
 
-def _cut(buffer: bytearray) -> tuple[Batch, int] | None:
-    """The batch of the whole events in `buffer`, and where the next event begins; None where none ends.
+class _Text:
+    """What is to be decoded next, in memory that is used again: new pages for every piece would take a tenth of the time."""
+
+    def __init__(self, begin: bytes) -> None:
+        self.length = len(begin)
+        self.data = bytearray(self.length + PIECE_BYTES)
+        self.data[: self.length] = begin
+
+    def fill(self, stream: Stream) -> bool:
+        """Adds a piece from the stream; False where nothing is left of it."""
+        if self.length + PIECE_BYTES > len(self.data):
+            self.data = bytearray().join((self.data, bytes(len(self.data))))
+        before = self.length
+        while self.length - before < PIECE_BYTES and (part := stream.read(_READ_BYTES)):
+            self.data[self.length : self.length + len(part)] = part
+            self.length += len(part)
+        return self.length > before
+
+    def drop(self, end: int) -> None:
+        """Takes away what lies before `end`; a bracket opens the list anew."""
+        left = bytes(memoryview(self.data)[end : self.length])
+        self.data[0] = _OPENING
+        self.data[1 : 1 + len(left)] = left
+        self.length = 1 + len(left)
+
+    def whole(self) -> bytes:
+        """All that is left."""
+        return bytes(memoryview(self.data)[: self.length])
+
+
+def _cut(text: _Text) -> tuple[Batch, int] | None:
+    """The batch of the whole events in `text`, and where the next event begins; None where none ends.
 
     The list is closed in place, by a bracket behind its last event: copying it would take as long as a fifth of decoding.
     """
-    for match in _last_boundaries(buffer):
-        behind, kept = match.start() + 1, buffer[match.start() + 1]
-        buffer[behind] = _CLOSING
+    data = text.data
+    for match in _last_boundaries(data, text.length):
+        behind, kept = match.start() + 1, data[match.start() + 1]
+        data[behind] = _CLOSING
         try:
-            return Batch(memoryview(buffer)[: behind + 1]), match.end() - 1
+            return Batch(memoryview(data)[: behind + 1]), match.end() - 1
         except NO_JSON:
-            buffer[behind] = kept
+            data[behind] = kept
     return None
 
 
-def _salvaged(buffer: bytearray | bytes) -> Batch:
+def _salvaged(text: bytes) -> Batch:
     """The events before the first place that is no JSON, as far as a few tries find them."""
-    end = len(buffer)
+    end = len(text)
     for _ in range(_SALVAGES):
-        match = next(iter(_last_boundaries(buffer[:end])), None)
+        match = next(iter(_last_boundaries(text, end)), None)
         if match is None:
             break
         try:
-            return Batch(_listed(buffer, match))
+            return Batch(b"".join((memoryview(text)[: match.start() + 1], b"]")))
         except NO_JSON as error:
             end = min(match.start(), _position(error, match.start()))
     return Batch(b"[]")
 
 
-def _listed(buffer: bytes | bytearray, match: re.Match[bytes]) -> bytes:
-    """The events up to a boundary as a whole list; `buffer` begins with the list's bracket."""
-    return b"".join((memoryview(buffer)[: match.start() + 1], b"]"))
-
-
-def _last_boundaries(buffer: bytes | bytearray) -> list[re.Match[bytes]]:
-    """The last few places that may lie between two events, last first."""
+def _last_boundaries(text: bytes | bytearray, length: int) -> list[re.Match[bytes]]:
+    """The last few places in the first `length` bytes that may lie between two events, last first."""
     window = 2**14
     while True:
-        found = list(_BOUNDARY.finditer(buffer, max(0, len(buffer) - window)))
-        if found or window >= len(buffer):
+        found = list(_BOUNDARY.finditer(text, max(0, length - window), length))
+        if found or window >= length:
             return found[: -_TRIES - 1 : -1]
         window *= 16
 
