@@ -150,7 +150,7 @@ _PAGE = """<!doctype html>
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; }}
-body {{ max-width: 1600px; margin: 0 auto; padding: 12px 20px; background: #ffffff; }}
+body {{ max-width: 2200px; margin: 0 auto; padding: 12px 20px; background: #ffffff; }}
 @media (prefers-color-scheme: dark) {{ body {{ background: #111518; }} }}
 {style}
 </style>

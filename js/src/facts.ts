@@ -61,11 +61,15 @@ export function hosts({ tables, pool }: Source): Map<number, string> {
   return found;
 }
 
-/** By rank the name of the largest process group that it shares with some but not all of `size` ranks; ranks of none are left out. */
+/** Descriptions that torch gives to groups of which the user said nothing. */
+const UNTOLD = new Set(["", "undefined", "default_pg"]);
+
+/** By rank the name, or the user's description, of the largest process group that it shares with some but not all of `size` ranks; ranks of none are left out. */
 export function groupsByRank({ tables, pool }: Source, size: number): Map<number, string> {
   const members = new Map<string, Set<number>>();
   tables.groups.each(null, (c, i) => {
-    const name = pool.text(c.process_group[i]) ?? "";
+    const said = pool.text(c.description[i]) ?? "";
+    const name = UNTOLD.has(said) ? (pool.text(c.process_group[i]) ?? "") : said;
     members.set(name, (members.get(name) ?? new Set()).add(c.rank[i]));
   });
   const parts = [...members].filter(([, ranks]) => ranks.size > 1 && ranks.size < size);

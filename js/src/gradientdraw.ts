@@ -59,7 +59,11 @@ export function drawGradients(pen: Pen, width: number, s: GradientState, colors:
       const color = ramp(colors.cost, scale.place(v));
       pen.rect(g.left + r * g.cell, y + 1, g.cell > 6 ? g.cell - 3 : g.cell, HIGH - 3, css(color));
       if (g.cell > 46)
-        pen.text(number(v), g.left + (r + 0.5) * g.cell - 1.5, y + HIGH / 2, { fill: inkOn(color), align: "center", size: 11 });
+        pen.text(Number.isFinite(v) ? number(v) : "NaN", g.left + (r + 0.5) * g.cell - 1.5, y + HIGH / 2, {
+          fill: inkOn(color),
+          align: "center",
+          size: 11,
+        });
     });
   });
   drawLegend(pen, g, s, scale, colors);
@@ -95,7 +99,7 @@ function drawLegend(pen: Pen, g: Grid, s: GradientState, scale: Scale, colors: C
   const low = number(scale.low);
   let x = g.left;
   pen.text(low, x, y, { fill: colors.quiet });
-  x += pen.measure(low) + 7;
+  x = Math.round(x + pen.measure(low) + 7);
   for (let i = 0; i < 96; i += 2) {
     const value = log ? scale.low * (scale.high / scale.low) ** (i / 96) : scale.low + ((scale.high - scale.low) * i) / 96;
     pen.rect(x + i, y - 4, 2, 8, css(ramp(colors.cost, scale.place(value))));

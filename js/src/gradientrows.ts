@@ -50,7 +50,8 @@ export function stepWith(source: Source, step: number, column: string): number |
   for (const s of stores(source, step).flatMap((store) => store.segments)) {
     if (s.minStep > step || s.maxStep <= best) continue;
     const [steps, values] = [s.columns.step, s.columns[column]];
-    for (let i = 0; i < s.length; i++) if (steps[i] <= step && steps[i] > best && !Number.isNaN(values[i])) best = steps[i];
+    const bad = s.columns.nonfinite;
+    for (let i = 0; i < s.length; i++) if (steps[i] <= step && steps[i] > best && known(values[i], bad[i])) best = steps[i];
   }
   return best < 0 ? null : best;
 }
@@ -61,7 +62,8 @@ export function stepAfter({ tables }: Source, step: number, column: string): num
   for (const s of tables.gradients.segments) {
     if (s.maxStep <= step || s.minStep >= best) continue;
     const [steps, values] = [s.columns.step, s.columns[column]];
-    for (let i = 0; i < s.length; i++) if (steps[i] > step && steps[i] < best && !Number.isNaN(values[i])) best = steps[i];
+    const bad = s.columns.nonfinite;
+    for (let i = 0; i < s.length; i++) if (steps[i] > step && steps[i] < best && known(values[i], bad[i])) best = steps[i];
   }
   return Number.isFinite(best) ? best : null;
 }
@@ -84,7 +86,7 @@ export function gradientsUpTo(source: Source, step: number, column: string, toge
     if (minStep > step) continue;
     for (let i = 0; i < length; i++) {
       const [at, rank] = [c.step[i], c.rank[i]];
-      if (at > step || Number.isNaN(c[column][i])) continue;
+      if (at > step || !known(c[column][i], c.nonfinite[i])) continue;
       if (at > (newest.get(rank) ?? -1)) newest.set(rank, at);
       if (together && at > step - MANY_STEPS) ranksAt.set(at, (ranksAt.get(at) ?? new Set()).add(rank));
     }
@@ -142,6 +144,11 @@ export function tilesOf({ tables }: Source, step: number, id: number): Tile[] {
   });
   const [best] = [...found].sort((a, b) => b[1].length - a[1].length || b[0] - a[0]);
   return best ? best[1].sort((a, b) => a.rank - b.rank) : [];
+}
+
+/** Whether there is a value, or one that is known not to be finite: NaN stands for both. */
+function known(value: number, nonfinite: number): boolean {
+  return !Number.isNaN(value) || nonfinite > 0;
 }
 
 function stores(source: Source, step: number): TableStore[] {

@@ -181,6 +181,8 @@ function combine(rows: GradientRow[], metric: Exclude<GradientMetric, "nonfinite
       ? Number.NaN
       : 100 * Math.max(...shares.map((s) => (Number.isNaN(s) ? 1 : s)));
   }
+  // Of a norm that is not finite nothing but that can be said; where it is unknown the others stand for it.
+  if (rows.some((r) => Number.isNaN(r[metric]) && r.nonfinite > 0)) return Number.POSITIVE_INFINITY;
   const norms = rows.map((r) => r[metric]).filter((v) => !Number.isNaN(v));
   return norms.length ? Math.sqrt(sum(norms.map((v) => v * v))) : Number.NaN;
 }
@@ -201,16 +203,16 @@ export function verdicts(
   flat: ReadonlyMap<number, number> | null,
 ): Verdict[] {
   const out: Verdict[] = [];
+  const counted = rows.filter((r) => !Number.isNaN(r.nonfinite));
+  const bad = counted.filter((r) => r.nonfinite > 0);
   if (flat) {
     const sorted = [...flat].sort((a, b) => a[1] - b[1]);
     const [low, high] = [sorted[0], sorted[sorted.length - 1]];
     const agree = high[1] - low[1] <= 1e-4 * Math.abs(high[1]);
-    out.push(
-      agree ? { good: true, text: "synced gradients agree on all ranks" } : { good: false, text: differ(rows, names, low[0], high[0]) },
-    );
+    if (!agree) out.push({ good: false, text: differ(rows, names, low[0], high[0]) });
+    // Norms that are no numbers are left out: those that agree are of an earlier step.
+    else if (!bad.length) out.push({ good: true, text: "synced gradients agree on all ranks" });
   }
-  const counted = rows.filter((r) => !Number.isNaN(r.nonfinite));
-  const bad = counted.filter((r) => r.nonfinite > 0);
   if (bad.length) {
     const who = [...new Set(bad.map((r) => r.rank))].sort((a, b) => a - b).join(", ");
     out.push({ good: false, text: `non-finite values on rank ${who}, in ${names.get(bad[0].id) ?? bad[0].id}` });

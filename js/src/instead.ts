@@ -8,11 +8,14 @@ import { cover, type Lane, type StepView } from "./stepview";
 export const ACTIVITIES = ["compute", "input", "garbage collection", "host sync", "copy", "checkpoint", "nothing"] as const;
 export type Activity = (typeof ACTIVITIES)[number];
 
+/** What kept a rank from beginning the step when others did. */
+export const STEP_BEFORE = "the step before";
+
 export interface Instead {
   readonly rank: number;
   readonly lateBy: number;
-  /** ms from the step's start to the collective's start: on the last rank, and the median of the others. */
-  readonly rows: { activity: Activity; own: number; others: number; more: number }[];
+  /** ms from the rank's start of the step to the collective's start: on the last rank, and the median of the others. */
+  readonly rows: { activity: Activity | typeof STEP_BEFORE; own: number; others: number; more: number }[];
   /** Names that explain most of the difference, largest first. */
   readonly names: { name: string; line: string | null; row: string; count: number; more: number; only: boolean }[];
 }
@@ -34,10 +37,13 @@ export function instead(view: StepView, c: Collective): Instead | null {
   const others = view.lanes.filter((l) => l.rank !== c.last && until.has(l.rank));
   const own = activities(last, until.get(c.last)!);
   const theirs = others.map((l) => activities(l, until.get(l.rank)!));
-  const rows = ACTIVITIES.map((activity) => {
+  const rows: Instead["rows"] = ACTIVITIES.map((activity) => {
     const typical = median(theirs.map((t) => t[activity]));
     return { activity, own: own[activity], others: typical, more: own[activity] - typical };
   });
+  const before = { own: last.start - view.start, others: median(others.map((l) => l.start - view.start)) };
+  const more = before.own - before.others;
+  if (more > 0.05 * c.lateBy) rows.unshift({ activity: STEP_BEFORE, ...before, more });
   return { rank: c.last, lateBy: c.lateBy, rows, names: names(last, others, until) };
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 // Draws the rank x step map. Pure: everything comes in, strokes go out.
-import { integer, number } from "./format";
+import { digitsFor, fixed, integer } from "./format";
 import type { Geometry, MapState } from "./mapgeometry";
 import { RIGHT } from "./mapgeometry";
 import { drawLegend } from "./maplegend";
@@ -97,7 +97,6 @@ function drawSampled(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
 function drawMeans(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const of = costs(s.metric, s.range);
   const left = g.left + g.width + 6;
-  const most = RIGHT - 10;
   const share = new Float32Array(Math.max(1, Math.min(s.order.length, Math.ceil(g.height))));
   s.order.forEach((row, i) => {
     const at = Math.floor((i * share.length) / s.order.length);
@@ -105,6 +104,7 @@ function drawMeans(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
     if (t > share[at]) share[at] = t;
   });
   const row = g.height / share.length;
+  const most = RIGHT - (row >= 12 ? 42 : 10);
   const gap = row >= 12 ? 2 : row >= 6 ? 1 : 0;
   for (let i = 0; i < share.length; i++)
     if (share[i] > 0.01)
@@ -122,6 +122,7 @@ function drawRows(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const blamed = new Set(s.findings.filter((f) => f.severity !== "info").flatMap((f) => f.ranks));
   const chosenAt = s.rank === null ? -1 : s.order.findIndex((r) => s.matrix.ranks[r] === s.rank);
   const every = Math.max(1, Math.ceil(14 / g.row));
+  const digits = digitsFor(s.rowMeans);
   s.order.forEach((row, i) => {
     const rank = s.matrix.ranks[row];
     const y = g.top + (i + 0.5) * g.row - (g.row >= 12 ? 1 : 0);
@@ -131,7 +132,7 @@ function drawRows(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
     if (every > 1 && !chosen && chosenAt >= 0 && Math.abs(i - chosenAt) * g.row < 12) return;
     const fill = chosen ? colors.ink : colors.quiet;
     pen.text(`rank ${rank}`, g.left - 10, y, { fill, align: "right", weight: chosen ? 700 : 400 });
-    if (g.row >= 12) pen.text(number(s.rowMeans[row]), g.left + g.width + RIGHT - 4, y, { fill: colors.ink, align: "right" });
+    if (g.row >= 12) pen.text(fixed(s.rowMeans[row], digits), g.left + g.width + RIGHT - 4, y, { fill: colors.ink, align: "right" });
   });
 }
 

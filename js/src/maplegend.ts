@@ -27,7 +27,7 @@ function drawRamp(pen: Pen, right: number, y: number, s: MapState, colors: Color
   const [blank, strong] = [blankEnd(s.metric, s.range), strongEnd(s.metric, s.range)];
   const beyond = worse === "high" && s.range.largest > strong ? "+" : "";
   const high = `${round(strong)}${beyond}${unit ? ` ${unit}` : ""}`;
-  const x = right - pen.measure(high);
+  const x = Math.round(right - pen.measure(high));
   pen.text(high, x, y, { fill: colors.quiet });
   for (let i = 0; i < WIDE; i += 2) {
     const value = blank + ((strong - blank) * i) / WIDE;

@@ -260,7 +260,7 @@ function drawThread(pen: Pen, l: Layout, x: Linear, c: Collective, s: TimelineSt
     const member = c.members.find((m) => m.rank === box.lane.rank);
     if (member && Number.isFinite(member.start)) points.push(x.at(member.start), box.y + box.thick + 1 + box.thin / 2);
   }
-  pen.within(LEFT - 6, 0, l.plot + 12, l.axis, () => {
+  pen.within(LEFT - 4, 0, l.plot + 8, l.axis, () => {
     pen.line(points, colors.ink, 1.5);
     const unsure = (s.uncertainty / (s.to - s.from)) * l.plot;
     if (unsure > 1) for (let i = 0; i < points.length; i += 2) drawUnsure(pen, points[i], points[i + 1], unsure, colors);

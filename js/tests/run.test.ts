@@ -3,9 +3,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { busFactor, match, waits } from "../src/collectives";
-import { foldTo, type GradientRow, tree, values, verdicts, visible } from "../src/gradients";
-import { instead } from "../src/instead";
+import { gradientHit, HIGH, scaleOf, TOP } from "../src/gradientdraw";
+import { foldTo, type GradientRow, linesBy, tree, values, verdicts, visible } from "../src/gradients";
+import { instead, STEP_BEFORE } from "../src/instead";
 import { total } from "../src/intervals";
+import { laneRows } from "../src/lanerows";
 import { geometry, hit } from "../src/mapgeometry";
 import { paintPixels } from "../src/mapraster";
 import { PROFILED } from "../src/matrix";
@@ -62,6 +64,8 @@ describe("the straggler capture", () => {
     expect(run.findings[0]).toMatchObject({ kind: "straggler", cause: "compute", ranks: [2], severity: "critical" });
   });
 });
+
+const ORDER = ["compute", "comm", "copies", "host"];
 
 const row = (rank: number, seq: number, start: number, end: number, more = {}) => ({
   rank,
@@ -202,6 +206,37 @@ describe("the timeline", () => {
   });
 });
 
+describe("an unfolded lane", () => {
+  it("has compute, communication by group, copies and host, in that order", () => {
+    const view = model().view(15)!;
+    for (const lane of view.lanes) {
+      const names = laneRows(lane, view).map((r) => r.name);
+      const kinds = names.map((n) => n.split(" ")[0]);
+      expect(kinds.indexOf("compute")).toBe(0);
+      expect(kinds).toContain("comm");
+      expect([...kinds].sort((a, b) => ORDER.indexOf(a) - ORDER.indexOf(b))).toEqual(kinds);
+    }
+  });
+
+  it("shows the recorded collectives of each group where no profiler was", () => {
+    const view = model().view(15)!;
+    const lane = { ...view.lanes[0], exact: false, spans: () => [], host: [] };
+    const rows = laneRows(lane, view);
+    expect(rows.map((r) => r.name)).toEqual(["compute", `comm ${view.collectives[0].group}`]);
+    expect(rows[1].spans.length).toBe(view.collectives.length);
+  });
+});
+
+describe("a rank that begins the step late", () => {
+  it("is late by the step before", () => {
+    const view = model().view(15)!;
+    const lanes = view.lanes.map((l) => (l.rank === 2 ? { ...l, start: l.start + 20, spans: () => [], device: new Map(), host: [] } : l));
+    const found = instead({ ...view, lanes, start: Math.min(...lanes.map((l) => l.start)) }, costliest(view)!)!;
+    expect(found.rows[0].activity).toBe(STEP_BEFORE);
+    expect(found.rows[0].more).toBeGreaterThan(19);
+  });
+});
+
 describe("gradients", () => {
   const names = [
     "wte.weight",
@@ -238,6 +273,59 @@ describe("gradients", () => {
         );
       }),
     );
+  });
+
+  it("stand by bucket with their parameters under them", () => {
+    const nodes = linesBy(parameters, "bucket");
+    expect(nodes.filter((n) => !n.leaf).map((n) => n.label)).toEqual(["bucket 0", "bucket 1"]);
+    expect(nodes.filter((n) => n.leaf).length).toBe(names.length);
+    expect(visible(nodes, new Set(["bucket 0"])).length).toBe(nodes.length - 4);
+    expect(linesBy(parameters, "parameter").map((n) => n.label)).toEqual(names);
+  });
+
+  it("have a share of non-finite values over all elements that were counted", () => {
+    const rows = names.map((_, id) => ({
+      id,
+      rank: 0,
+      ready: 0,
+      local: 1,
+      synced: 1,
+      nonfinite: id === 1 ? 7 : id === 2 ? Number.NaN : 0,
+    }));
+    const [wte, blocks] = values(visible(tree(parameters), foldTo(tree(parameters), 3)), [0], rows, "nonfinite");
+    expect(wte).toBe(0);
+    expect(blocks).toBeCloseTo((100 * 7) / 300, 9);
+  });
+
+  it("that are not finite are said to be so and not taken for unknown", () => {
+    const row = { id: 0, rank: 0, ready: 0, local: Number.NaN, synced: Number.NaN, nonfinite: 3 };
+    const nodes = linesBy(parameters.slice(0, 1), "parameter");
+    expect(values(nodes, [0], [row], "local")[0]).toBe(Number.POSITIVE_INFINITY);
+    expect(values(nodes, [0], [{ ...row, nonfinite: Number.NaN }], "local")[0]).toBeNaN();
+    const scale = scaleOf(Float64Array.of(0, 0.01, 1, Number.POSITIVE_INFINITY), true);
+    expect([0, Number.POSITIVE_INFINITY].map((v) => scale.place(v))).toEqual([0, 1]);
+    expect(scale.place(0.01)).toBeLessThan(scale.place(0.1));
+  });
+
+  it("are found again under the pointer", () => {
+    const nodes = linesBy(parameters, "parameter");
+    const state = {
+      nodes,
+      folded: new Set<string>(),
+      ranks: [0, 1, 5],
+      values: new Float64Array(21),
+      metric: "local",
+      line: -1,
+      rank: null,
+    } as const;
+    fc.assert(
+      fc.property(fc.nat(6), fc.nat(2), (line, column) => {
+        const grid = { left: 100, cell: 60 };
+        expect(gradientHit(grid, state, 100 + (column + 0.5) * 60, TOP + (line + 0.5) * HIGH)).toEqual({ line, column });
+      }),
+    );
+    expect(gradientHit({ left: 100, cell: 60 }, state, 50, TOP + 1)).toEqual({ line: 0, column: -1 });
+    expect(gradientHit({ left: 100, cell: 60 }, state, 300, 1).line).toBe(-1);
   });
 
   it("say whether ranks agree and values are finite", () => {

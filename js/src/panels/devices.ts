@@ -26,7 +26,7 @@ export class DevicesPanel implements Panel {
   readonly root: HTMLElement;
   private readonly frame = frame("devices", "Devices");
   private readonly body = h("tbody");
-  private shown = -1;
+  private shown = "";
 
   constructor(private readonly context: Context) {
     const head = h(
@@ -42,9 +42,11 @@ export class DevicesPanel implements Panel {
   }
 
   update(): void {
-    const { version } = this.context.model.tables.devices;
-    if (this.root.hidden || version === this.shown) return;
-    this.shown = version;
+    const { rank } = this.context.place;
+    const key = `${this.context.model.tables.devices.version}/${rank}`;
+    if (this.root.hidden || key === this.shown) return;
+    this.shown = key;
+    const focused = this.body.contains(document.activeElement);
     const samples = this.samples();
     say(this.frame.sub, samples.length ? "latest sample" : "no device has been sampled yet");
     this.frame.body.hidden = !samples.length;
@@ -53,7 +55,15 @@ export class DevicesPanel implements Panel {
       ...samples.map((s) =>
         h(
           "tr",
-          {},
+          {
+            tabindex: 0,
+            "aria-selected": s.rank === rank,
+            class: s.rank === rank ? "dts-chosen" : "",
+            onclick: () => this.context.go({ rank: s.rank }),
+            onkeydown: (e) => {
+              if ((e as KeyboardEvent).key === "Enter") this.context.go({ rank: s.rank });
+            },
+          },
           h("td", {}, String(s.rank)),
           h("td.dts-text", { title: s.name }, s.name ? `${s.device} ${s.name}` : s.device),
           h("td", {}, number(s.use)),
@@ -63,6 +73,7 @@ export class DevicesPanel implements Panel {
         ),
       ),
     );
+    if (focused) this.body.querySelector<HTMLElement>(".dts-chosen")?.focus();
   }
 
   private samples(): Sample[] {

@@ -3,16 +3,17 @@
 // Drill-down: the collectives of this step on this rank, who came last, and what that rank did instead.
 import type { Collective } from "../collectives";
 import { button, fill, h, say } from "../dom";
-import { csvField, digitsFor, duration, fixed, integer, number } from "../format";
-import { type Instead, instead } from "../instead";
+import { csvField, digitsFor, fixed, integer, number } from "../format";
 import { RECORDED } from "../matrix";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
-import { reveal } from "../source";
 import { exposedOf, type StepView } from "../stepview";
 import { costliest } from "../timelinedraw";
+import { InsteadCard } from "./instead";
 
 const HEADS = ["#", "operation", "bucket", "MiB", "wait ms", "transfer ms", "exposed ms", "last"];
-const BUCKET = 2;
+const [BUCKET, SIZE] = [2, 3];
+const MIB = 2 ** 20;
+const KIB = { name: "KiB", size: 1024 };
 const MOST_ROWS = 200;
 
 interface Row {
@@ -24,22 +25,23 @@ interface Row {
 export class DrillPanel implements Panel {
   readonly root: HTMLElement;
   private readonly left = frame("collectives", "Collectives");
-  private readonly right = frame("instead", "");
+  private readonly right: InsteadCard;
   private readonly body = h("tbody");
   private readonly table: HTMLElement;
   private readonly unrecorded = h("p.dts-sub.dts-unrecorded");
+  private readonly size: HTMLElement;
+  private unit = KIB;
   private shown = "";
   private rows: Row[] = [];
 
   constructor(private readonly context: Context) {
-    const head = h(
-      "thead",
-      {},
-      h("tr", {}, ...HEADS.map((t, i) => h("th", { scope: "col", class: i === 1 ? "dts-text" : i === BUCKET ? "dts-bucket" : "" }, t))),
-    );
+    const heads = HEADS.map((t, i) => h("th", { scope: "col", class: i === 1 ? "dts-text" : i === BUCKET ? "dts-bucket" : "" }, t));
+    this.size = heads[SIZE];
+    const head = h("thead", {}, h("tr", {}, ...heads));
     this.table = h("table.dts-table", { "aria-label": "collectives of the step on the rank" }, head, this.body);
     this.left.body.append(h("div.dts-scroll", {}, this.table));
     this.left.controls.append(copyMenu(context, "collectives", null, () => this.csv()));
+    this.right = new InsteadCard(context);
     this.root = h("div.dts-cards", {}, this.left.root, this.right.root, this.unrecorded);
   }
 
@@ -65,7 +67,7 @@ export class DrillPanel implements Panel {
     if (key === this.shown) return;
     this.shown = key;
     this.collectives(view, rank, chosen);
-    this.instead(view, chosen);
+    this.right.show(view, chosen);
   }
 
   /** Where the step's collectives were not recorded: says so, and leads to the nearest step of which they were. */
@@ -99,6 +101,8 @@ export class DrillPanel implements Panel {
       return m ? [{ collective, wait: m.wait, exposed: lane ? exposedOf(lane, m.start, m.end) : Number.NaN }] : [];
     });
     const digits = { wait: digitsFor(this.rows.map((r) => r.wait)), transfer: 2, exposed: digitsFor(this.rows.map((r) => r.exposed)) };
+    this.unit = Math.max(...this.rows.map((r) => r.collective.bytes)) < MIB ? KIB : { name: "MiB", size: MIB };
+    say(this.size, this.unit.name);
     this.table.classList.toggle(
       "dts-bucketless",
       this.rows.every((r) => r.collective.bucket < 0),
@@ -120,7 +124,7 @@ export class DrillPanel implements Panel {
       [String(i + 1), "dts-quiet"],
       [c.operation, "dts-text"],
       [c.bucket >= 0 ? String(c.bucket) : "–", "dts-bucket"],
-      [number(c.bytes / 2 ** 20), ""],
+      [number(c.bytes / this.unit.size), ""],
       [fixed(r.wait, digits.wait), late ? "dts-costs" : ""],
       [fixed(c.transfer, digits.transfer), ""],
       [fixed(r.exposed, digits.exposed), ""],
@@ -150,80 +154,6 @@ export class DrillPanel implements Panel {
     e.stopPropagation();
   }
 
-  private instead(view: StepView, chosen: Collective | null): void {
-    const found = chosen && instead(view, chosen);
-    if (!found) {
-      say(this.right.title, "Nobody is late");
-      say(this.right.sub, "");
-      return fill(
-        this.right.body,
-        h("p.dts-sub", {}, "All ranks begin the collectives of this step together, to within half a percent of it."),
-      );
-    }
-    say(this.right.title, `What rank ${found.rank} did instead`);
-    const line = chosen.members.find((m) => m.rank === found.rank)?.line ?? chosen.members.find((m) => m.line)?.line;
-    const called = line ? h("div.dts-name.dts-sub", {}, `${chosen.operation} is called at `, this.source(line)) : null;
-    fill(this.right.body, this.bars(found), this.names(found, view), called);
-  }
-
-  private bars(found: Instead): HTMLElement {
-    const most = Math.max(0.001, found.lateBy, ...found.rows.map((r) => r.more));
-    const rows = found.rows
-      .filter((r) => r.own > 0.0005 || r.others > 0.0005)
-      .map((r) => {
-        const share = Math.max(0, r.more / most) * 100;
-        const costs = r.more > 0.25 * found.lateBy;
-        const bar = h("div.dts-bar", {}, h("i", { style: `width:${share.toFixed(1)}%` }));
-        return h(
-          "tr",
-          { class: costs ? "dts-strong" : "" },
-          h("td.dts-text", {}, r.activity),
-          h("td.dts-barcell", {}, bar),
-          h("td", {}, signed(r.more)),
-          h("td.dts-quiet", {}, fixed(r.own, 1)),
-          h("td.dts-quiet", {}, fixed(r.others, 1)),
-        );
-      });
-    const head = h(
-      "thead",
-      {},
-      h("tr", {}, h("th.dts-text", { colspan: 2 }, "until it joined"), h("th", {}, "more ms"), h("th", {}, "own"), h("th", {}, "others")),
-    );
-    return h("table.dts-table.dts-instead", {}, head, h("tbody", {}, ...rows));
-  }
-
-  private names(found: Instead, view: StepView): HTMLElement {
-    const others = view.lanes.filter((l) => l.rank !== found.rank).map((l) => l.rank);
-    const lines = found.names.map((n) => {
-      const only = n.only && others.length ? ` · only on rank ${found.rank}` : "";
-      return h(
-        "div.dts-name",
-        {},
-        button(n.name, () => this.context.go({ rank: found.rank, find: n.name }), `show ${n.name} in the timeline`, "dts-code"),
-        h("div.dts-sub", {}, `${n.count > 1 ? `${n.count} × ${duration(n.more / n.count)}` : duration(n.more)} · ${n.row}${only}`),
-        n.line ? this.source(n.line) : null,
-      );
-    });
-    const most = [...found.rows].sort((a, b) => b.more - a.more)[0];
-    const bare =
-      most.activity === "nothing"
-        ? "Its host used no processor and launched no work: a sleep, a lock, or file access. %dtscope capture stacks shows where."
-        : "Nothing in its host and kernel tables stands out by name. %dtscope capture profile shows its kernels.";
-    return h("div", {}, ...(lines.length ? lines : [h("p.dts-sub", {}, bare)]));
-  }
-
-  /** A place in the user's source; a click leads there, or copies it. */
-  private source(line: string): HTMLElement {
-    const act = () => {
-      if (reveal(line, this.root)) return;
-      navigator.clipboard?.writeText(line).then(
-        () => this.context.note(`copied ${line}`),
-        () => this.context.note(line),
-      ) ?? this.context.note(line);
-    };
-    return button(line, act, `source line ${line}`, "dts-code");
-  }
-
   private csv(): string {
     const lines = ["position,process_group,operation,bucket,bytes,wait_ms,transfer_ms,exposed_ms,last_rank"];
     this.rows.forEach(({ collective: c, wait, exposed }, i) => {
@@ -241,8 +171,4 @@ function nearestColumn(here: number, columns: number, admits: (column: number) =
     for (const c of [here - away, here + away]) if (c >= 0 && c < columns && admits(c)) return c;
   }
   return null;
-}
-
-function signed(ms: number): string {
-  return Math.abs(ms) < 0.05 ? "0.0" : `${ms > 0 ? "+" : ""}${fixed(ms, 1)}`;
 }

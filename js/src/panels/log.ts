@@ -39,12 +39,19 @@ export class LogPanel implements Panel {
     if (this.root.hidden) return;
     if (model.worldSize !== this.known) this.options(model.worldSize);
     const { logs } = model;
-    const key = [logs.version, this.only, this.search.value].join("|");
+    const { rank } = this.context.place;
+    const key = [logs.version, this.only, this.search.value, rank].join("|");
     if (key === this.shown) return;
     this.shown = key;
     const lines = logs.select(this.only, this.search.value);
     const atEnd = this.list.scrollTop + this.list.clientHeight >= this.list.scrollHeight - 8;
-    fill(this.list, ...lines.slice(-SHOWN).map((l) => h("div", {}, h("span.dts-quiet", {}, `${l.rank}`), l.text)));
+    const rows = lines.slice(-SHOWN).map((l) => {
+      const line = h("div", { class: l.rank === rank ? "dts-here" : "" }, h("span.dts-quiet", {}, `${l.rank}`), l.text);
+      line.addEventListener("click", () => getSelection()?.isCollapsed && this.context.go({ rank: l.rank }));
+      return line;
+    });
+    fill(this.list, ...rows);
+    this.list.classList.toggle("dts-chosen", rank !== null);
     if (!lines.length) fill(this.list, h("p.dts-sub", {}, logs.lines.length ? "No line matches." : "The ranks have printed nothing yet."));
     if (atEnd) this.list.scrollTop = this.list.scrollHeight;
     const older = lines.length - SHOWN + logs.dropped;
