@@ -3,12 +3,12 @@
 """Live panels in a real JupyterLab and headless chromium: how soon a step is drawn, and what many ranks cost.
 
     python benchmarks/live.py latency [--seconds 20] [--out FILE]
-    python benchmarks/live.py ranks [--minutes 2] [--ranks 64] [--out FILE]
+    python benchmarks/live.py ranks [--minutes 2] [--ranks 64] [--rate 20] [--out FILE]
 
 `latency`: two gloo ranks under %%dtscope profile, paced to 50 steps/s. From the end of a step on the later rank (steps.end_ns) to
 the frame in which the page's map has it on every rank; target 400 ms for the 95th percentile.
 
-`ranks`: rank folders that a process beside the kernel writes with the agents' own writer, 20 steps/s each, shown by a live view.
+`ranks`: rank folders that a process beside the kernel writes with the agents' own writer, 20 steps/s each unless --rate says another, shown by a live view.
 Growth of the browser's heap after the first minute, collected before it is read (target 20 MB for 10 minutes), frames and rows that
 were left out (target 0), and the processor time of the kernel's threads (target 5 % for the pump, 15 % for the analysis).
 """
@@ -128,13 +128,14 @@ class Link:
             self.frames.add(int(found[1]))
 
 
-def many(page: Page, server: lab.Server, ranks: int, minutes: float) -> dict[str, Any]:
+def many(page: Page, server: lab.Server, ranks: int, minutes: float, rate: float) -> dict[str, Any]:
     """Heap of the browser over time, losses, and the processor time of the kernel's threads."""
     run = server.root / "many"
     link = Link(page)
     notebook = server.notebook("ranks.ipynb", VIEW.format(run=str(run), ranks=ranks), ASK)
     lab.open_notebook(page, server, notebook)
-    writer = subprocess.Popen([sys.executable, str(ROOT / "benchmarks" / "many_ranks.py"), str(run), str(ranks), str(60 * minutes + 5)])
+    made = [str(run), str(ranks), str(60 * minutes + 5), str(rate)]
+    writer = subprocess.Popen([sys.executable, str(ROOT / "benchmarks" / "many_ranks.py"), *made])
     try:
         lab.run_cell(page, 0)
         page.wait_for_selector("[data-panel=map] canvas[data-step]", timeout=60_000, state="attached")
@@ -150,7 +151,7 @@ def many(page: Page, server: lab.Server, ranks: int, minutes: float) -> dict[str
     finally:
         writer.terminate()
         writer.wait()
-    return summary(heap, told, link, seconds) | {"step": step, "ranks": ranks}
+    return summary(heap, told, link, seconds) | {"step": step, "ranks": ranks, "steps_per_s": rate}
 
 
 def held(devtools: CDPSession) -> tuple[float, float]:
@@ -181,12 +182,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--minutes", type=float, default=2)
     parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--rate", type=float, default=20)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder, lab.server(Path(folder)) as server, lab.browser() as browser:
         page = browser.new_page(viewport={"width": 1300, "height": 1400})
-        found = latency(page, server, options.seconds) if options.what == "latency" else many(page, server, options.ranks, options.minutes)
+        if options.what == "latency":
+            found = latency(page, server, options.seconds)
+        else:
+            found = many(page, server, options.ranks, options.minutes, options.rate)
         found["server_limit_said"] = (Path(folder) / "server.log").read_text().count("data rate exceeded")
     found["load"] = load
     for name, value in found.items():

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the panels draw in headless chromium: a map of 1,024 ranks x 10,000 steps, a timeline of 1,000,000 spans.
 
-`python benchmarks/panels.py`. Prints the time from data in the page to the picture, and the frames while panning or zooming.
+`python benchmarks/panels.py [--out FILE]`. Prints the time from data in the page to the picture, and the frames while panning or zooming.
 """
 
 from __future__ import annotations
 
+import argparse
 import base64
 import gzip
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from interleaved import write
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -47,7 +50,11 @@ FRAMES = """async ([panel, keys, wheel]) => {
 
 
 def main() -> None:
-    """Prints one line for each."""
+    """Prints one line for each, and keeps them where asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    results: dict[str, Any] = {"load": os.getloadavg()[0]}
     with tempfile.TemporaryDirectory() as folder, lab.browser() as browser:
         for name, message, panel, keys, wheel in (
             ("map, 1,024 ranks x 10,000 steps", _map(), "map", "+++", True),
@@ -59,8 +66,11 @@ def main() -> None:
             page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length", timeout=300_000)
             first = page.evaluate("() => performance.getEntriesByName('dtscope-first-draw')[0].duration")
             frames = page.evaluate(FRAMES, [panel, list(keys), wheel])
+            results[name] = {"first_draw_ms": first, "frame_median_ms": frames[30], "frame_p95_ms": frames[57], "frames": len(frames)}
             print(f"{name}: first draw {first:.0f} ms; frame median {frames[30]:.1f} ms, 95th percentile {frames[57]:.1f} ms")
             page.close()
+    if options.out:
+        write(options.out, results)
 
 
 def _map() -> Message:

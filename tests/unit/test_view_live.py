@@ -347,7 +347,8 @@ class TestOffline:
         header, buffers = unpack(offline.message(run, run.tables["steps"].nbytes // 2).pack())
         assert tables_of(header, buffers)["steps"].num_rows < 120
         found = {entry["metric"]: entry for entry in header["matrices"]}
-        assert found.keys() == {"exposed", "ratio", "step"}
+        assert found.keys() == {"exposed", "ratio", "step", "evidence"}
+        assert set(np.frombuffer(buffers[found["evidence"]["buffer"]], "<f4")) == {1}, "its collectives were recorded, no profiler was there"
         cells = np.frombuffer(buffers[found["step"]["buffer"]], "<f4").reshape(3, 40)
         rows = run.tables["steps"].to_pydict()
         for rank, step, start, end in zip(*(rows[name] for name in ("rank", "step", "start_ns", "end_ns")), strict=True):
