@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import socket
@@ -151,9 +152,11 @@ def measure(case: str, world: int, rounds: int, steps: int, parts: list[str]) ->
 
 
 def ratio(values: list[float]) -> dict[str, float]:
-    """Median and quartiles of the pairs' ratios."""
+    """Median, quartiles and geometric mean of the pairs' ratios, and the mean's standard error."""
     low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else (values[0],) * 3
-    return {"median": middle, "q1": low, "q3": high}
+    logs = [math.log(value) for value in values]
+    error = statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.nan
+    return {"median": middle, "q1": low, "q3": high, "mean": math.exp(statistics.fmean(logs)), "error": error}
 
 
 def main() -> None:
@@ -173,7 +176,7 @@ def main() -> None:
         bare = statistics.median(results[-1]["ms"]["bare"])
         print(f"{case}: bare {bare:.2f} ms a step; reported cost {results[-1]['reported_cost_ratio']}", flush=True)
         for name, value in results[-1]["ratios"].items():
-            print(f"  {name:24} x{value['median']:.4f}  ({value['q1']:.4f} to {value['q3']:.4f})", flush=True)
+            print(f"  {name:24} x{value['median']:.4f}  ({value['q1']:.4f} to {value['q3']:.4f}), mean x{value['mean']:.4f} +- {value['error']:.4f}", flush=True)
         if options.out:
             options.out.write_text(json.dumps(results, indent=1))
 

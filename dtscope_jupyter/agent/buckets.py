@@ -60,6 +60,8 @@ class Buckets(Collector):
         """They pass through from now on."""
         if _registry.owner is self:
             _registry.owner = None
+            for seen in tuple(_registry.seen.values()):
+                seen.release()
 
     def adopt(self, model: DistributedDataParallel) -> None:
         """A DDP model has been found."""
@@ -75,12 +77,15 @@ class Buckets(Collector):
 
     def backward_begins(self) -> None:
         """Buckets are counted anew; on a device nobody looks at them in most steps (`quiet`)."""
-        self.quiet = self.collectives.counting and all(quiet() for quiet in self.quiet_if)
-        for seen in _registry.seen.values():
-            seen.backward_begins()
+        self.quiet = not self.agent.cost.sampled and self.collectives.counting and all(quiet() for quiet in self.quiet_if)
+        for reference in _registry.groups:
+            seen = reference()
+            if seen is not None:
+                seen.backward_begins(self)
 
     def backward_ended(self) -> None:
         """Tells which buckets the backward has waited for."""
+        self.collectives.host_wait.backward_ended()
         if self.issued:
             issued, self.issued = self.issued, []
             self.collectives.finalised(issued)
@@ -136,6 +141,7 @@ class _Registry:
     def __init__(self) -> None:
         self.owner: Buckets | None = None
         self.seen: weakref.WeakKeyDictionary[Any, SeenGroup] = weakref.WeakKeyDictionary()
+        self.groups: list[weakref.ref[SeenGroup]] = []
         self._hooks: weakref.WeakKeyDictionary[Any, _BucketHook | None] = weakref.WeakKeyDictionary()
         self._patches: Patches | None = None
         self._natively: Callable[..., None] = _c10d._register_comm_hook  # noqa: SLF001
@@ -171,6 +177,7 @@ class _Registry:
                 return native(parameters, indices, limits, group, *args, **kwargs)
             made = native(parameters, indices, limits, seen, *args, **kwargs)
             self.seen[made] = seen
+            self.groups = [reference for reference in (*self.groups, weakref.ref(seen)) if reference() is not None]
             return made
 
         return reducer

@@ -20,10 +20,11 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 from dtscope_jupyter.agent import capture, lines
 from dtscope_jupyter.agent.clock import OFFSET_NS, now
 from dtscope_jupyter.agent.collector import Collector
-from dtscope_jupyter.agent.counted import Call, Counted
+from dtscope_jupyter.agent.counted import Backward, Call, Counted
 from dtscope_jupyter.agent.device_times import DeviceTimes
 from dtscope_jupyter.agent.final_wait import FinalWait
 from dtscope_jupyter.agent.groups import P2P, Groups, sequence
+from dtscope_jupyter.agent.host_wait import HostWait
 from dtscope_jupyter.agent.operation import Operation
 from dtscope_jupyter.agent.operations import METHODS, Method
 from dtscope_jupyter.agent.patches import Patches
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
 
     from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.agent.faults import Faults
+    from dtscope_jupyter.agent.layout import Kind
     from dtscope_jupyter.agent.overlap import Overlap
 
 _ANNOUNCE_NS = 10**9
 _MOST_PENDING = 16_384
 _LAST_ENDS_NS = 100_000_000
 _UNSEEN = object()
+_DEVICES = torch.backends.cuda.is_built()
 
 
 class Collectives(Collector):
@@ -63,6 +66,7 @@ class Collectives(Collector):
         self.counted = Counted()
         self._devices = DeviceTimes()
         self.final_wait = FinalWait(agent, self._devices)
+        self.host_wait = HostWait(agent.progress)
         self._streams = StreamWaits(self._devices)
         self._patches = Patches()
         self._pending: deque[Operation] = deque()
@@ -88,18 +92,18 @@ class Collectives(Collector):
 
     def backward_begins(self) -> None:
         """On the training thread."""
-        if torch.cuda.is_initialized():
+        if _DEVICES and torch.cuda.is_initialized():
             self._devices.backward_begins()
             self.final_wait.backward_begins()
 
     def step_closed(self, step: int) -> None:
         """Whether the next step's operations on a device are timed one by one, or counted."""
-        for operation in self.counted.close(step):
+        for operation in self.counted.close(step, waited=step in (self.final_wait.step, self.host_wait.step)):
             operation.end = now()
             self._pending.append(operation)
         self._open_step = self.agent.progress.step
         self.timed = self.agent.cost.sampled
-        self._measuring = self.agent.cost.measuring or (self.timed and self.agent.cost.on_device)
+        self._measuring = self.agent.cost.measuring or self.agent.cost.timing
         self._streams.on = self.timed and self.agent.cost.on_device
 
     def settled(self, step: int) -> bool:
@@ -112,9 +116,10 @@ class Collectives(Collector):
         progress = self.agent.progress
         return self.on and self._faults is None and not (self.timed or progress.by_calls or progress.holding)
 
-    def count_bucket(self, group: Any, index: int, kind: tuple[int, Any, Any], seq: int) -> None:
-        """One of DDP's buckets is about to be reduced; `kind` is its bytes, dtype and shape."""
-        self.counted.add(Call(self.agent.progress.step, "all_reduce", self.groups.of(group), *kind, index, "backward", seq, now()))
+    def expect_buckets(self, group: Any, kinds: list[Kind]) -> None:
+        """A backward begins of which only the end will be seen; `kinds` are bytes, dtype and shape of DDP's buckets."""
+        number = group._get_sequence_number_for_group  # noqa: SLF001
+        self.counted.backwards.append(Backward(self.agent.progress.step, self.groups.of(group), kinds, number, int(number()), now()))
 
     def _count(self, method: Method, group: Any, args: tuple[Any, ...]) -> bool:
         """Counts an operation on a device in a step that is not timed; False for any other."""
@@ -164,9 +169,9 @@ class Collectives(Collector):
     def _spent(self, operation: Operation, begun: int) -> None:
         if not begun:
             return
-        if operation.events is None:
+        if operation.events is None and operation.bucket is None:
             self.agent.cost.fixed(thread_time_ns() - begun)
-        else:
+        elif self.agent.cost.timing:
             self.agent.cost.spent("events", thread_time_ns() - begun)
 
     def cancel(self, operation: Operation) -> None:
@@ -338,7 +343,7 @@ class Collectives(Collector):
             self._blocked(start, end, operation)
         for start, end in self._streams.resolve():
             self._wait_row(self.agent.progress.place(start), start, end, "stream", None)
-        for step, start, end in self.final_wait.resolve():
+        for step, start, end in self.final_wait.resolve() + self.host_wait.resolve():
             self._overlap.comm.append((start, end))
             self._wait_row(step, start, end, "all_reduce", None)
         if not final:

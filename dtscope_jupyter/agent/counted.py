@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dtscope_jupyter.agent import flight_recorder
@@ -16,7 +17,10 @@ from dtscope_jupyter.agent.operation import Operation
 from dtscope_jupyter.agent.operations import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dtscope_jupyter.agent.groups import Group
+    from dtscope_jupyter.agent.layout import Kind
 
 _MOST = 16_384
 
@@ -43,12 +47,41 @@ class Call(NamedTuple):
         return made
 
 
+@dataclass(slots=True)
+class Backward:
+    """One in which DDP's buckets go by unseen: what has been issued is told by the group's sequence number, `first` as it began."""
+
+    step: int
+    group: Group
+    kinds: list[Kind]
+    number: Callable[[], int]
+    first: int
+    at: int
+    _last: int = 0
+
+    def calls(self, seen: int, others: set[int]) -> list[Call]:
+        """The buckets so far, all as of the time at which the last one was first noticed; `others` are numbers of other calls."""
+        try:
+            last = self.number()
+        except RuntimeError:  # the group is gone
+            return []
+        if last > max(self._last, self.first):
+            self.at = seen if self._last else self.at
+            self._last = last
+        numbers = [seq for seq in range(self.first + 1, last + 1) if seq not in others]
+        return [
+            Call(self.step, "all_reduce", self.group, *kind, bucket, "backward", seq, self.at)
+            for bucket, (seq, kind) in enumerate(zip(numbers, self.kinds, strict=False))
+        ]
+
+
 class Counted:
     """The calls of the open step, and what each closed step of such calls leaves unknown."""
 
     def __init__(self) -> None:
         """No call yet."""
         self.calls: deque[Call] = deque(maxlen=_MOST)
+        self.backwards: deque[Backward] = deque(maxlen=_MOST)
         self.announced: list[Operation] = []
         self.closed: dict[int, bool] = {}
         self._others = False
@@ -58,27 +91,34 @@ class Counted:
         self._others |= call.bucket is None
         self.calls.append(call)
 
-    def close(self, step: int) -> list[Operation]:
-        """The step has ended: (`closed`) whether it issued nothing but DDP's buckets; returns what had been announced."""
-        if self.calls:
-            self.closed[step] = not self._others
+    def close(self, step: int, *, waited: bool) -> list[Operation]:
+        """The step has ended: (`closed`) whether it issued nothing but DDP's buckets, `waited` for; returns what had been announced."""
+        if self.calls or self.backwards:
+            self.closed[step] = waited and not self._others
         while len(self.closed) > _MOST:
             self.closed.pop(next(iter(self.closed)))
         self.calls.clear()
+        self.backwards.clear()
         self._others = False
         announced, self.announced = self.announced, []
         return announced
 
     def overdue(self, seen: int, patience: int) -> list[Operation]:
-        """What is in flight although the step's first call is older than `patience` ns; once a step."""
-        calls = tuple(self.calls)
-        if not calls or self.announced or seen - calls[-1].begun < patience:
+        """What is in flight although the step's last call is older than `patience` ns; once a step."""
+        calls = self._so_far(seen)
+        if not calls or self.announced or seen - max(call.begun for call in calls) < patience:
             return []
         done = _done()
         last = {call.group.name: call.seq for call in calls}
         ended = [done.get((call.group.name, call.seq), bool(done) or call.seq != last[call.group.name]) for call in calls]
         self.announced = [call.operation() for call, over in zip(calls, ended, strict=True) if not over]
         return self.announced
+
+    def _so_far(self, seen: int) -> list[Call]:
+        calls = list(self.calls)
+        for backward in tuple(self.backwards):
+            calls += backward.calls(seen, {call.seq for call in calls if call.group is backward.group})
+        return calls
 
 
 def _done() -> dict[tuple[str, int], bool]:

@@ -25,7 +25,7 @@ _MOST = 1024
 
 
 class FinalWait:
-    """Marks on the training thread, resolves on the writing thread."""
+    """Marks on the training thread, resolves on the writing thread; `step` is the last that was marked."""
 
     def __init__(self, agent: Agent, times: DeviceTimes) -> None:
         """Touches no device."""
@@ -34,6 +34,7 @@ class FinalWait:
         self._work: Any = None
         self._queued = False
         self._on = not waits_block()
+        self.step = -1
         self._marks: deque[tuple[int, Any, int, Any, Any]] = deque(maxlen=_MOST)
 
     def backward_begins(self) -> None:
@@ -54,7 +55,8 @@ class FinalWait:
             work, self._work, self._queued = self._work, None, False
             if work is not None and not torch.cuda.is_current_stream_capturing():
                 computed, at = self._times.record(), now()
-                self._marks.append((self._agent.progress.step, computed, at, self._times.end_of(work), work))
+                self.step = self._agent.progress.step
+                self._marks.append((self.step, computed, at, self._times.end_of(work), work))
         except Exception as error:  # noqa: BLE001 # training goes on without us
             self._on = False
             self._agent.fail("buckets", error)

@@ -55,16 +55,17 @@ class Gradients(Collector):
         self._reduced = self._sparse = self._told = False
         self._alert = 0
         self._lessons = self._final = 0
+        self._since = 0
 
     def backward_begins(self) -> None:
         """On a device gradients are stamped in the steps that are looked at closely, as each hook takes the interpreter's lock."""
         if self.on:
-            self.parameters.listen(on=self._cost.sampled)
+            self.parameters.listen(on=self._cost.sampled or not self._cost.on_device)
 
     def quiet(self) -> bool:
-        """Whether no gradient is looked at in this step."""
+        """Whether no bucket is looked at in this step; the flat norm is that of the gradients then."""
         learned = self._final >= _FINAL_LESSONS or self._lessons > _LESSONS
-        return not self.on or (learned and not self._alert and not any(map(self._cost.due, _PROBES)))
+        return not self.on or (learned and not self._alert and not self._cost.sampled)
 
     def stop(self) -> None:
         """Takes the hooks off the parameters."""
@@ -96,6 +97,9 @@ class Gradients(Collector):
             return
         if self.quiet():
             self._reduced, self._buffers = False, []
+            if self._cost.due("flat_norm"):
+                self._part.flat.clear()
+                self._flat_norm([], self.parameters.bucketed())
             return
         if self._reduced:
             self._reduced = False
@@ -150,10 +154,13 @@ class Gradients(Collector):
         if self._alert or self._cost.due("synced_norm"):
             self._timed("synced_norm", lambda: self._measure(self._part.synced, parameters, None, count=False), *buffers)
         if self._cost.due("flat_norm"):
-            tensors = buffers
-            if self._sparse or not buffers:
-                tensors = buffers + [g for g in _gradients(parameters)[1] if g.is_sparse or not buffers]
-            self._timed("flat_norm", lambda: self._flat(tensors), *tensors)
+            self._flat_norm(buffers, parameters)
+
+    def _flat_norm(self, buffers: list[torch.Tensor], parameters: list[torch.Tensor]) -> None:
+        tensors = buffers
+        if self._sparse or not buffers:
+            tensors = buffers + [g for g in _gradients(parameters)[1] if g.is_sparse or not buffers]
+        self._timed("flat_norm", lambda: self._flat(tensors), *tensors)
 
     def _flat(self, tensors: list[torch.Tensor]) -> None:
         _, tensors = self._readable(tensors, tensors)
@@ -215,10 +222,13 @@ class Gradients(Collector):
 
     def before_close(self, end: int) -> None:
         """A part of a step ends: what it left goes to the writing thread."""
-        part, self._part = self._part, Part()
+        part, since, self._since = self._part, self._since, end
+        if not (self._cost.sampled or self._alert or part.flat or part.locals or part.synced or part.checks):
+            return
+        self._part = Part()
         part.step, part.time = self.agent.progress.step, end
-        ready = self.parameters.take()
-        part.ready = ready if self._cost.sampled else []
+        ready = self.parameters.take(wanted=self._cost.sampled)
+        part.ready = [time if time > since else 0 for time in ready] if self._cost.sampled else []
         if len(self._parts) == _MOST:
             self.agent.recorder.drop("gradients", len(ready))
         self._parts.append(part)

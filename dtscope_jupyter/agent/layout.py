@@ -8,11 +8,12 @@ gradients came. Its logging data name that one, from the third forward on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import torch
 
+Kind: TypeAlias = tuple[int, Any, tuple[int, ...]]
 _MOST_LESSONS = 32
 _KEY = "rebuilt_per_bucket_param_indices"
 
@@ -27,6 +28,7 @@ class Layout:
         self._sizes: dict[int, int] = {}
         self._backwards = 0
         self._known = False
+        self._kinds: list[Kind] = []
 
     @property
     def parameters(self) -> list[torch.Tensor]:
@@ -37,6 +39,19 @@ class Layout:
     def final(self) -> bool:
         """Whether buckets stay as they are."""
         return self._known
+
+    @property
+    def last(self) -> torch.Tensor | None:
+        """A parameter of the last bucket, that which is ready last where DDP has ordered them; None while buckets change."""
+        return self._buckets[-1][-1] if self._known and self._buckets else None
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Bytes, dtype and shape of each bucket; [] where they are not known."""
+        if not self._kinds and self._known and self._buckets:
+            sizes = [(sum(p.numel() for p in members), members[0]) for members in self._buckets]
+            self._kinds = [(count * first.element_size(), first.dtype, (count,)) for count, first in sizes]
+        return self._kinds
 
     def bucket(self, index: int, elements: int) -> list[torch.Tensor] | None:
         """The parameters of a bucket in the order of its buffer; None where that is not known."""

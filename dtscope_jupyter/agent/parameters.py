@@ -11,6 +11,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from dtscope_jupyter.agent.clock import now
+from dtscope_jupyter.agent.ready_times import ReadyTimes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ class Parameters:
         self._handles: list[Any] = []
         self._unwritten: list[tuple[int, bool, tuple[Any, ...]]] = []
         self._found_at = 0
+        self._reducers: list[ReadyTimes] = []
 
     def __len__(self) -> int:
         """How many are numbered."""
@@ -66,6 +68,7 @@ class Parameters:
         """Numbers the parameters that train, and hangs a hook on each."""
         reduced = {id(p) for module in model.modules() if isinstance(module, DistributedDataParallel) for p in module.parameters()}
         self._found_at, self.final = now(), False
+        told = self._told_by_reducers(model)
         for name, owner, parameter in _named(model):
             if id(parameter) in self._ids or not parameter.requires_grad:
                 continue
@@ -74,7 +77,8 @@ class Parameters:
             self._ids[id(parameter)] = number
             self._alive.append(weakref.ref(parameter))
             weakref.finalize(parameter, self._ids.pop, id(parameter), None)
-            self._hook(number, parameter)
+            if id(parameter) not in told:
+                self._hook(number, parameter)
             if id(parameter) in reduced:
                 self._reduced.add(number)
             self._unwritten.append((number, id(parameter) in reduced, _row(number, name, owner, parameter)))
@@ -86,16 +90,26 @@ class Parameters:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        told = set().union(*(reducer.told for reducer in self._reducers))
         for number, reference in enumerate(self._alive) if on else ():
             parameter = reference()
-            if parameter is not None:
+            if parameter is not None and id(parameter) not in told:
                 self._hook(number, parameter)
+
+    def _told_by_reducers(self, model: torch.nn.Module) -> set[int]:
+        """The parameters on a device of which DDP's C++ part keeps the times: all but one, which puts them on our clock."""
+        models = (module for module in model.modules() if isinstance(module, DistributedDataParallel))
+        found = [reducer for reducer in map(ReadyTimes.of, models) if reducer is not None]
+        self._reducers += found
+        return set().union(*(reducer.told for reducer in found))
 
     def _hook(self, number: int, parameter: torch.Tensor) -> None:
         self._handles.append(parameter.register_post_accumulate_grad_hook(_stamp(self.ready, number)))
 
-    def take(self) -> list[int]:
-        """The times since the last call, by number; 0 where no gradient came."""
+    def take(self, *, wanted: bool) -> list[int]:
+        """The times since the last call, by number; 0 where no gradient came, or where they are not `wanted` and take effort."""
+        for reducer in self._reducers if wanted else ():
+            reducer.fill(self.ready, self._ids)
         times, self.ready[:] = self.ready[:], [0] * len(self.ready)
         return times
 

@@ -1,18 +1,23 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""A process group that DDP's C++ part uses in place of the real one: the same backends, and we see what is reduced."""
+"""A process group that DDP's C++ part uses in place of the real one: the same backends, and we see what is reduced.
+
+pybind11 looks for a Python override in the object's class, each time. In most steps on a device that class is `QuietGroup`,
+which has none, and DDP's calls stay in C++; a hook on a parameter of the last bucket makes it `SeenGroup` for that one.
+"""
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C._distributed_c10d import ProcessGroup
-from torch._compile import _disable_dynamo
 from torch.distributed.distributed_c10d import Backend
 
 from dtscope_jupyter.agent.bucket import Bucket
 from dtscope_jupyter.agent.operations import METHODS
+from dtscope_jupyter.agent.uncompiled import uncompiled
 
 _allreduce = ProcessGroup.allreduce
 """As torch has it, before anything is put in its place."""
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.layout import Layout
 
 
-class SeenGroup(ProcessGroup):
+class _StandIn(ProcessGroup):
     """Only a reducer ever holds it; the program's own group stays what it is, and does all but count buckets."""
 
     def __init__(self, group: Any, layout: Layout, owner: Callable[[], Buckets | None]) -> None:
@@ -38,8 +43,10 @@ class SeenGroup(ProcessGroup):
         self._next = 0
         self._scale = float(group.size())
         self._direct = type(group) is ProcessGroup
-        self._kinds: dict[int, tuple[int, Any, Any]] = {}
-        self._seq = 0
+        self._quiet = False
+        self._anchor: Any = None
+        self._on_host = False
+        self._host_wait: Any = None
         kinds = Backend.backend_type_map
         backends = {device: group._get_backend(device) for device in group._device_types}  # noqa: SLF001
         for device, backend in backends.items():
@@ -48,23 +55,63 @@ class SeenGroup(ProcessGroup):
         self._set_group_name(group.group_name)
         self._set_group_desc(group.group_desc)
 
-    def backward_begins(self) -> None:
-        """The next all-reduce is that of bucket 0."""
+    def backward_begins(self, owner: Buckets) -> None:
+        """The next all-reduce is that of bucket 0; a quiet backward is seen at its end alone."""
+        if self._quiet and owner.quiet and self._on_host:
+            owner.collectives.expect_buckets(self._real, self._layout.kinds)
+            return
         self._next = 0
         self._layout.backward_begins(self.model())
+        self._quiet = owner.quiet and self._direct and self._anchored(owner)
+        self.__class__ = QuietGroup if self._quiet else SeenGroup
+        if self._quiet:
+            owner.collectives.expect_buckets(self._real, self._layout.kinds)
 
-    @_disable_dynamo  # C++ calls it within compiled models; the public form would import torch._dynamo at once
+    def release(self) -> None:
+        """Nobody records: all stays in C++."""
+        self.__class__, self._quiet = QuietGroup, False
+        if self._anchor is not None:
+            self._anchor.remove()
+            self._anchor = None
+
+    def _anchored(self, owner: Buckets) -> bool:
+        """Whether a hook tells when the last bucket is about to be reduced; it comes once buckets stay as they are."""
+        last = self._layout.last
+        if self._anchor is None and last is not None:
+            self._on_host, self._host_wait = last.device.type == "cpu", owner.collectives.host_wait
+            self._anchor = last.register_post_accumulate_grad_hook(_nearing(weakref.ref(self)))
+        return self._anchor is not None
+
+    def near_end(self) -> None:
+        """The buckets from here on are seen on a device; on a CPU it is enough to know that they come."""
+        if not self._quiet:
+            return
+        if self._on_host:
+            self._host_wait.last_gradient()
+        else:
+            self.__class__ = SeenGroup
+
+
+class SeenGroup(_StandIn):
+    """Shows each bucket as it is reduced."""
+
+    @uncompiled  # C++ calls it within compiled models
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override] # C++ calls it in this one way
         """Called from C++ for each bucket, and once for the map of unused parameters (integers)."""
-        owner = self._owner()
-        if owner is None or not owner.on or not torch.is_floating_point(tensors[0]):
+        owner, buffer = self._owner(), tensors[0]
+        if owner is None or not owner.on:
             return self._real.allreduce(tensors, opts)
-        index, buffer = self._next, tensors[0]
-        self._next += 1
-        if owner.quiet and self._direct and buffer.is_cuda:
-            return self._counted(owner, index, tensors, opts)
+        if self._quiet:
+            work = _allreduce(self._real, tensors, opts)
+            owner.collectives.final_wait.bucket(work)
+            return work
+        if not torch.is_floating_point(buffer):
+            return self._real.allreduce(tensors, opts)
+        began = owner.agent.cost.look_began()
+        index, self._next = self._next, self._next + 1
         owner.look(self._bucket(index, buffer))
         owner.collectives.enter_bucket(index)
+        owner.agent.cost.looked(began)
         try:
             work = self._real.allreduce(tensors, opts)
         finally:
@@ -73,29 +120,33 @@ class SeenGroup(ProcessGroup):
             owner.collectives.final_wait.bucket(work)
         return work
 
-    def _counted(self, owner: Buckets, index: int, tensors: Any, opts: Any) -> Any:
-        """In most steps on a device: no look at the bucket, and no more than a note that it was issued."""
-        kind = self._kinds.get(index)
-        if kind is None or index == 0:
-            buffer = tensors[0]
-            kind = self._kinds[index] = (buffer.numel() * buffer.element_size(), buffer.dtype, buffer.shape)
-            self._seq = int(self._real._get_sequence_number_for_group()) - index  # noqa: SLF001
-        owner.collectives.count_bucket(self._real, index, kind, self._seq + index + 1)
-        work = _allreduce(self._real, tensors, opts)
-        owner.collectives.final_wait.bucket(work)
-        return work
-
     def _bucket(self, index: int, buffer: torch.Tensor) -> Bucket:
         """With a built-in hook of DDP's the buffer is what that has made of it."""
-        if not self.plain:
+        if not self.plain or buffer.is_sparse:
             return Bucket(index, buffer, None, 1.0, in_place=False)
         members = self._layout.bucket(index, buffer.numel())
-        return Bucket(index, buffer, members, self._scale, in_place=not buffer.is_sparse, final=self._layout.final)
+        return Bucket(index, buffer, members, self._scale, in_place=True, final=self._layout.final)
+
+
+class QuietGroup(_StandIn):
+    """Passes everything on without a word of Python."""
+
+    allreduce = vars(ProcessGroup)["allreduce"]
+
+
+def _nearing(group: Callable[[], _StandIn | None]) -> Callable[[torch.Tensor], None]:
+    @uncompiled
+    def hook(_parameter: torch.Tensor) -> None:
+        found = group()
+        if found is not None:
+            found.near_end()
+
+    return hook
 
 
 def _delegate(name: str) -> Callable[..., Any]:
-    @_disable_dynamo
-    def call(self: SeenGroup, *args: Any, **kwargs: Any) -> Any:
+    @uncompiled
+    def call(self: _StandIn, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._real, name)(*args, **kwargs)
 
     return call
@@ -103,4 +154,4 @@ def _delegate(name: str) -> Callable[..., Any]:
 
 for _name in METHODS.keys() - {"allreduce"}:
     if hasattr(ProcessGroup, _name):
-        setattr(SeenGroup, _name, _delegate(_name))
+        setattr(_StandIn, _name, _delegate(_name))

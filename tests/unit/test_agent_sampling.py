@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtscope_jupyter.agent.cost import Cost, sampled_cost
-from dtscope_jupyter.agent.counted import Call, Counted
+from dtscope_jupyter.agent.counted import Backward, Call, Counted
 from dtscope_jupyter.agent.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -64,8 +64,27 @@ def test_counted_calls_are_told_only_of_a_stuck_step() -> None:
     told = counted.overdue(10_000, 1000)
     assert [(operation.seq, operation.row(3)[13]) for operation in told] == [(8, "scheduled")]
     assert counted.overdue(20_000, 1000) == []
-    assert counted.close(3) == told
+    assert counted.close(3, waited=True) == told
     assert counted.closed == {3: True}
     counted.add(Call(4, "all_gather", group, 64, None, None, None, None, 9, 9000))
-    counted.close(4)
+    counted.close(4, waited=True)
     assert counted.closed == {3: True, 4: False}
+
+
+def test_buckets_that_nobody_saw_are_told_by_the_groups_number() -> None:
+    group: Any = SimpleNamespace(name="g", size=2)
+    issued = [10]
+    kinds: list[Any] = [(64, torch.float32, (16,)), (32, torch.float32, (8,)), (8, torch.float32, (2,))]
+    counted = Counted()
+    counted.backwards.append(Backward(5, group, kinds, lambda: issued[0], 10, 1000))
+    assert counted.overdue(1500, 1000) == [], "none was issued"
+    issued[0] = 12
+    counted.add(Call(5, "all_gather", group, 4, None, None, None, None, 11, 1600))
+    assert counted.overdue(2000, 1000) == [], "the last one is young"
+    issued[0] = 13
+    assert counted.overdue(2500, 1000) == [], "another one came"
+    assert [(operation.seq, operation.bucket, operation.bytes) for operation in counted.overdue(3600, 1000)] == [(13, 1, 32)]
+    counted.close(5, waited=False)
+    counted.backwards.append(Backward(6, group, kinds, lambda: issued[0], 13, 5000))
+    counted.close(6, waited=True)
+    assert counted.closed == {5: False, 6: True}
