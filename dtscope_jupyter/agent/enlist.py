@@ -35,16 +35,19 @@ _PATIENCE = timedelta(seconds=30)
 _DEFAULT_DIR = "dtscope-runs"
 
 
-def enlist() -> None:
-    """Arms this rank; whatever is wrong is one logged line, and the job goes on unobserved."""
+def enlist(name: str = "") -> None:
+    """Arms this rank; whatever is wrong is one logged line, and the job goes on unobserved.
+
+    `name` (default: the program's) is for a new run.
+    """
     if agent.armed() is None:
-        watching.enlisted(_arm())
+        watching.enlisted(_arm(name))
 
 
-def _arm() -> Path | None:
+def _arm(name: str) -> Path | None:
     """The run that this rank records to; None where it can't."""
     try:
-        attempt = _attempt()
+        attempt = _attempt(name)
         config = _config(attempt)
     except DtscopeError as error:
         _log.warning("dtscope: rank %d is not observed: %s", dist.get_rank(), error)
@@ -58,12 +61,12 @@ def _arm() -> Path | None:
     return attempt.run
 
 
-def _attempt() -> rundir.Attempt:
+def _attempt(name: str) -> rundir.Attempt:
     """The attempt that rank 0 began; each host makes its folders."""
     base = Path(os.environ.get("DTRAINSCOPE_LOG_DIR") or _DEFAULT_DIR).expanduser().absolute()
     store = dist.distributed_c10d._get_default_store()  # noqa: SLF001
     if dist.get_rank() == 0:
-        store.set(_KEY, json.dumps(_begin(base)))
+        store.set(_KEY, json.dumps(_begin(base, name)))
     store.wait([_KEY], _PATIENCE)
     said = json.loads(store.get(_KEY))
     if "error" in said:
@@ -75,9 +78,9 @@ def _attempt() -> rundir.Attempt:
     return attempt
 
 
-def _begin(base: Path) -> dict[str, Any]:
+def _begin(base: Path, name: str) -> dict[str, Any]:
     job = _job()
-    name = Path(sys.argv[0] or "run").stem or "run"
+    name = name or Path(sys.argv[0] or "run").stem or "run"
     meta: dict[str, Any] = {
         "name": name, "world_size": dist.get_world_size(), "backend": dist.get_backend(),
         "created_ns": time.time_ns(), "launcher": "environment", "job": job,
