@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.agent import control
 from dtscope_jupyter.agent.commands import Commands
+from dtscope_jupyter.descriptors import Mark
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -32,14 +33,18 @@ class Server:
         self._folder = agent.config.folder
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._bind()
+        self._mark = Mark(self._socket.fileno())
         self._thread = threading.Thread(target=self._serve, name="dtscope-control", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Ends the thread and removes the socket; idempotent."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        if self._mark.stands():
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
+        else:
+            self._socket.detach()  # the program closed it, and its number may mean a file of the program now
         (self._folder / control.SOCKET).unlink(missing_ok=True)
 
     def _bind(self) -> None:
@@ -51,7 +56,7 @@ class Server:
         self._socket.listen(8)
 
     def _serve(self) -> None:
-        while True:
+        while self._mark.stands():
             try:
                 connection, _ = self._socket.accept()
             except OSError:

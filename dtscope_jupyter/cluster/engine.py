@@ -27,7 +27,7 @@ from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch.environment import gpus, rank_environment
 from dtscope_jupyter.launch.messages import Run, Setup
 from dtscope_jupyter.launch.warm import Warm, sys_path
-from dtscope_jupyter.launch.world import Rank, Store, fork_rank, read_exit
+from dtscope_jupyter.launch.world import Rank, Store, fork_rank, kill_group, read_exit
 
 _LEASE_S = 60.0
 _LOOK_S = 1.0
@@ -99,6 +99,8 @@ def news(token: str, patience: float) -> list[tuple[str, Any]]:
             rank.pipe.close()
     elif not rank.status.closed and rank.status.poll():
         rank.exit = read_exit(rank.status)
+        if rank.exit.orphaned:
+            kill_group(rank.pid)
         told.append(("exit", (rank.exit.code, rank.exit.time_ns)))
         rank.close()
     return told

@@ -75,6 +75,9 @@ class ClusterWorld(World):
         """Has the engine signal a rank, soon."""
         self._orders.put((rank.number, int(number)))
 
+    def bury(self, rank: Rank) -> None:
+        """The rank's engine does that."""
+
     def dismiss(self) -> None:
         """Ranks of a cluster are not kept."""
         self.close()

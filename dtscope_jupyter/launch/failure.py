@@ -69,12 +69,17 @@ def describe_exit(status: int) -> str:
     """One clause for an exit status as subprocess gives it: negative for a signal."""
     if status >= 0:
         return f"ended with exit code {status} before its program was complete"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
+    name = signal_name(-status)
     hint = " (out of memory, or killed by hand)" if name == "SIGKILL" else ""
     return f"ended by {name}{hint}"
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL, or signal 40 where it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _detail(failure: Failure) -> str:

@@ -208,7 +208,14 @@ class Job:
         code = rank.exit.code
         if not self._steps:
             self._exits.append((rank.number, code, rank.exit.time_ns))
-        if rank.ended is None:
+        if rank.exit.orphaned:
+            assert self.world is not None
+            self.world.bury(rank)
+        if rank.ended is None and rank.exit.orphaned:
+            how = self._warm.how_it_ended()
+            reason = f"ended with the warm process that ranks are forked from, which {how}; the next profile starts a new one"
+            self._fail(Failure(rank.number, rank.exit.time_ns, reason))
+        elif rank.ended is None:
             log = last_lines(Path(self.options.logs[rank.number]), _LOG_LINES) or self._warm.last_words()
             self._fail(Failure(rank.number, rank.exit.time_ns, describe_exit(code), log=log))
         elif rank.ended.complete and code != 0:

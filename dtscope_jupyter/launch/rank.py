@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import pickle
 import queue
+import resource
 import signal
 import sys
 import threading
@@ -17,6 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from dtscope_jupyter.descriptors import Mark
 from dtscope_jupyter.launch import execute, freshen
 from dtscope_jupyter.launch.messages import Ended, Run, Setup
 from dtscope_jupyter.launch.orphan import die_with
@@ -25,15 +28,22 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.launch.messages import Stop
 
+_HIGHEST, _ROOM = 8192, 16
+_CUT_OFF = (
+    "dtscope: the program closed file descriptors that are not its own, the pipe to the notebook among them: "
+    "close only what you opened (os.closerange closes everything)"
+)
+
 
 def main(descriptors: list[int], server: int) -> int:
     """Runs what the kernel at the other end of the one descriptor sends; the exit code."""
     die_with(server)
     os.setpgid(0, 0)
     (descriptor,) = descriptors
-    kernel = Connection(descriptor)
+    kernel = Connection(_out_of_reach(descriptor))
+    mark = Mark(kernel.fileno())
     orders: queue.SimpleQueue[Setup | Run | Stop] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(kernel, orders), name="dtscope-kernel", daemon=True).start()
+    threading.Thread(target=_listen, args=(kernel, mark, orders), name="dtscope-kernel", daemon=True).start()
     setup = orders.get()
     assert isinstance(setup, Setup)
     freshen.take_over(setup)
@@ -42,6 +52,9 @@ def main(descriptors: list[int], server: int) -> int:
         freshen.redirect(order.log)
         ended = _observed(order)
         code = 0 if ended.complete else 1
+        if not mark.stands():
+            code = _cut_off()
+            break
         kernel.send_bytes(pickle.dumps(ended, protocol=5))
         if not order.keep:
             break
@@ -49,12 +62,30 @@ def main(descriptors: list[int], server: int) -> int:
     return code
 
 
-def _listen(kernel: Connection, orders: queue.SimpleQueue[Setup | Run | Stop]) -> None:
-    while True:
+def _listen(kernel: Connection, mark: Mark, orders: queue.SimpleQueue[Setup | Run | Stop]) -> None:
+    while mark.stands():
         try:
             orders.put(pickle.loads(kernel.recv_bytes()))  # noqa: S301 # the kernel forked us, nobody else holds the pipe
         except (EOFError, OSError):
             os.killpg(0, signal.SIGKILL)
+
+
+def _out_of_reach(descriptor: int) -> int:
+    """The pipe to the kernel under a high number: programs close all the low ones (os.closerange) in the belief that none is in use."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, min(most, _HIGHEST) - _ROOM)
+    except OSError:
+        return descriptor
+    os.close(descriptor)
+    return high
+
+
+def _cut_off() -> int:
+    """Says why the kernel hears no more of this rank; the exit code."""
+    with suppress(AttributeError, ValueError, OSError):
+        sys.stderr.write(f"{_CUT_OFF}\n")
+    return 1
 
 
 def _observed(order: Run) -> Ended:

@@ -119,6 +119,7 @@ class _Server:
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
+            os.close(status)  # else it would seem to live as long as any child of its own
             self._become(request["module"], given, server)
         with suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)

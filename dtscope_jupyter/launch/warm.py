@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch.environment import read_at_import, server_environment
+from dtscope_jupyter.launch.failure import signal_name
 from dtscope_jupyter.places import working_directory
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Warm:
         self._environment: dict[str, str] = {}
         self._ready = False
         self._stopped = False
+        self._last_code: int | None = None
 
     @property
     def pid(self) -> int | None:
@@ -88,6 +91,14 @@ class Warm:
         with self._lock:
             return self._last_line()
 
+    def how_it_ended(self) -> str:
+        """One clause on the process that ended last: ended by SIGSEGV."""
+        with self._lock:
+            if self._process is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    self._last_code = self._process.wait(_STOP_S)
+            return self._how_it_ended()
+
     def kill(self) -> None:
         """Kills the process, and with it all that was forked from it, also while another thread waits for its answer."""
         process = self._process
@@ -112,7 +123,13 @@ class Warm:
         arguments = [sys.executable, "-c", _CODE, str(theirs.fileno()), json.dumps(sys_path())]
         with theirs:
             self._process = subprocess.Popen(
-                arguments, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors
+                arguments,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                process_group=0,  # Jupyter kills the kernel's group: who then ends the ranks' children must not be in it
             )
         self._control, self._environment, self._ready = ours, environment, False
 
@@ -150,9 +167,14 @@ class Warm:
         return json.loads(data)
 
     def _gone(self, seen: str = "") -> NoReturn:
-        reason = seen or self._last_line() or "no reason given"
+        reason = seen or self._last_line()
         self._stop()
+        reason = reason or self._how_it_ended()
         raise DtscopeError(f"the warm process that ranks are forked from has ended ({reason}): run the cell again, it starts anew")
+
+    def _how_it_ended(self) -> str:
+        code = self._last_code
+        return "ended" if code is None else f"ended by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
     def _last_line(self) -> str:
         if self._errors is None:
@@ -170,6 +192,7 @@ class Warm:
             if not self._ready:
                 process.kill()  # it is busy importing and has forked nobody yet
             _end(process)
+            self._last_code = process.returncode
         if errors is not None:
             errors.close()
 

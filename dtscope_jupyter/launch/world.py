@@ -11,8 +11,10 @@ import signal
 import socket
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.launch.environment import rank_environment
@@ -29,10 +31,14 @@ _RANK, _STORE = "dtscope_jupyter.launch.rank", "dtscope_jupyter.launch.store"
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process ended: `code` as subprocess gives it (negative: a signal), seen at `time_ns`."""
+    """How a process ended: `code` as subprocess gives it (negative: a signal), seen at `time_ns`.
+
+    `orphaned`: the warm process went first and took it along.
+    """
 
     code: int
     time_ns: int
+    orphaned: bool = False
 
 
 class Rank:
@@ -104,6 +110,10 @@ class World(ABC):
         """Signals a rank that hasn't ended; SIGKILL takes its own children along."""
 
     @abstractmethod
+    def bury(self, rank: Rank) -> None:
+        """Ends the children of a rank that nobody else ends, as the warm process is gone."""
+
+    @abstractmethod
     def close(self) -> None:
         """Ends what is left of it."""
 
@@ -141,8 +151,15 @@ class LocalWorld(World):
         """Signals a rank that hasn't ended; SIGKILL takes its own children along."""
         self._warm.signal(rank.pid, number, group=number == signal.SIGKILL)
 
+    def bury(self, rank: Rank) -> None:
+        """Ends the children of a rank that nobody else ends, as the warm process is gone."""
+        kill_group(rank.pid)
+
     def close(self) -> None:
         """Ends what is left of it."""
+        for rank in self.running:
+            if not rank.status.closed and rank.status.poll() and read_exit(rank.status).orphaned:
+                self.bury(rank)
         for rank in self.ranks:
             rank.close()
         if self._store is not None:
@@ -199,6 +216,15 @@ def read_exit(status: Connection) -> Exit:
     except OSError:
         data = b""
     if not data:
-        return Exit(-int(signal.SIGKILL), time.time_ns())
+        return Exit(-int(signal.SIGKILL), time.time_ns(), orphaned=True)
     told: dict[str, Any] = json.loads(data)
     return Exit(told["code"], told["time_ns"])
+
+
+def kill_group(leader: int) -> None:
+    """Kills what is left of a process group of our session; its leader may be gone, so that its number alone proves nothing."""
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            group, session = place.read_text().rpartition(")")[2].split()[2:4]
+            if (int(group), int(session)) == (leader, os.getsid(0)):
+                os.kill(int(place.parent.name), signal.SIGKILL)

@@ -36,6 +36,21 @@ job.wait()
 """
 
 
+CHILDREN = """
+import multiprocessing
+def endure():
+    print("started", flush=True)
+    time.sleep(600)
+multiprocessing.get_context("fork").Process(target=endure).start()
+loader = torch.utils.data.DataLoader(torch.arange(8), num_workers=1)
+batches = iter(loader)
+next(batches)
+if os.fork() == 0:
+    endure()
+time.sleep(600)
+"""
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -93,6 +108,20 @@ class TestFirstFailure:
         failure = ranks.run(source, world_size=1).failure
         assert failure is not None
         assert failure.reason == reason
+
+    @pytest.mark.parametrize("highest", [1000, 1_000_000])
+    def test_closing_every_descriptor_is_no_harm_or_said(self, ranks: Ranks, highest: int) -> None:
+        job = ranks.run(f"import os\nos.closerange(3, {highest})\nprint('done')\nx = 1", pulled={"x": True})
+        if highest == 1000:
+            assert job.failure is None
+            assert job.results() == {"x": [1, 1]}
+            assert ranks.log(job, 0) == "done\n"
+        else:
+            assert job.failure is not None
+            assert job.failure.reason == "ended with exit code 1 before its program was complete"
+            said = "dtscope: the program closed file descriptors that are not its own, the pipe to the notebook among them"
+            assert [line.partition(":")[0] for line in job.failure.log.splitlines()] == ["done", "dtscope"]
+            assert job.failure.log.splitlines()[1].startswith(said)
 
     def test_sys_exit_0_is_success(self, ranks: Ranks) -> None:
         assert ranks.run("import sys\nsys.exit()").failure is None
@@ -176,13 +205,48 @@ class TestKernelDeath:
         assert ranks.value("x = 1", "x") == [1, 1]
         assert ranks.warm.pid != before
 
-    def test_ranks_end_with_the_warm_process(self, ranks: Ranks) -> None:
-        job = TestInterrupt()._sleeping(ranks, "time.sleep(600)")
-        assert ranks.warm.pid is not None
-        os.kill(ranks.warm.pid, signal.SIGKILL)
+    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+    def test_ranks_end_with_the_warm_process_and_so_do_their_children(self, ranks: Ranks, number: signal.Signals) -> None:
+        job = TestInterrupt()._sleeping(ranks, CHILDREN)
+        until(lambda: all(ranks.log(job, rank).count("started") == 2 for rank in range(2)), "they have children")
+        family = [child for pid in job.pids for child in (pid, *children(pid))]
+        assert len(family) == 8
+        before = ranks.warm.pid
+        assert before is not None
+        os.kill(before, number)
         assert job.wait(WAIT_S)
         assert job.failure is not None
-        until(lambda: not any(map(alive, job.pids)), "every rank is gone")
+        assert job.failure.reason == (
+            f"ended with the warm process that ranks are forked from, which ended by {number.name}; the next profile starts a new one"
+        )
+        until(lambda: not any(map(alive, family)), "every process is gone")
+        assert ranks.value("x = 1", "x") == [1, 1]
+        assert ranks.warm.pid not in (None, before)
+
+    def test_children_of_kept_ranks_end_after_the_warm_process(self, ranks: Ranks) -> None:
+        job = ranks.run("import os, time\nif os.fork() == 0:\n    time.sleep(600)", keep=True)
+        assert job.world is not None
+        family = [child for pid in job.pids for child in (pid, *children(pid))]
+        assert len(family) == 4
+        assert ranks.warm.pid is not None
+        os.kill(ranks.warm.pid, signal.SIGKILL)
+        until(job.world.gone, "that is seen")
+        job.world.close()
+        until(lambda: not any(map(alive, family)), "every process is gone")
+
+    def test_a_killed_process_group_of_the_kernel_leaves_no_process(self, tmp_path: Path) -> None:
+        """As Jupyter kills a kernel."""
+        source = "import os, torch\nif os.fork() == 0:\n    import time\n    time.sleep(600)\nprint('ready', flush=True)\nos.wait()"
+        kernel = subprocess.Popen(
+            [sys.executable, "-c", KERNEL, str(tmp_path), source], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert kernel.stdout is not None
+        pids = [int(pid) for pid in kernel.stdout.readline().split()]
+        family = [child for pid in pids for child in (pid, *children(pid))]
+        os.killpg(kernel.pid, signal.SIGKILL)
+        kernel.wait()
+        kernel.stdout.close()
+        until(lambda: not any(map(alive, family)), "every process is gone")
 
     def test_ranks_of_a_warm_process_that_is_stopped_can_be_interrupted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(warm, "_ANSWER_S", 0.5)
