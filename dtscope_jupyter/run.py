@@ -163,29 +163,29 @@ class Run:
 
         return breakdown(self.tables, by, convention)
 
-    def kernels(self, largest: int = 20) -> pd.DataFrame:
+    def kernels(self, largest: int = 20, by: str | Sequence[str] = ()) -> pd.DataFrame:
         """The names that took the most device time: `analysis.kernels.kernels`."""
         from dtscope_jupyter.analysis.kernels import kernels
 
-        return kernels(self.tables, largest)
+        return kernels(self.tables, largest, by)
 
-    def slowdown(self, largest: int = 20) -> pd.DataFrame:
+    def slowdown(self, largest: int = 20, by: str | Sequence[str] = "rank") -> pd.DataFrame:
         """Compute kernels beside communication against alone: `analysis.kernels.slowdown`."""
         from dtscope_jupyter.analysis.kernels import slowdown
 
-        return slowdown(self.tables, largest)
+        return slowdown(self.tables, largest, by)
 
-    def copies(self) -> pd.DataFrame:
+    def copies(self, by: str | Sequence[str] = "rank") -> pd.DataFrame:
         """Implicit copies: `analysis.copies.copies`."""
         from dtscope_jupyter.analysis.copies import copies
 
-        return copies(self.tables)
+        return copies(self.tables, by)
 
-    def buckets(self) -> pd.DataFrame:
+    def buckets(self, by: str | Sequence[str] = "rank") -> pd.DataFrame:
         """DDP's buckets in their order: `analysis.buckets.buckets`."""
         from dtscope_jupyter.analysis.buckets import buckets
 
-        return buckets(self.tables)
+        return buckets(self.tables, by)
 
     def clocks(self) -> pd.DataFrame:
         """How far each rank's clock is off, and how sure that is: `analysis.clocks.clocks`."""

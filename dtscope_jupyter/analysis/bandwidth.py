@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dtscope_jupyter.analysis.columns import NONE, Ints, Reals, codes, ints, reals, texts
-from dtscope_jupyter.analysis.overlap import keys_of
+from dtscope_jupyter.analysis.columns import NONE, Ints, Reals, codes, ints, reals
+from dtscope_jupyter.analysis.keys import columns_of, keys_of
 from dtscope_jupyter.analysis.pairing import paired
 from dtscope_jupyter.analysis.recorded import MS
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dtscope_jupyter.analysis.activity import Tables
 
 BY = ("operation", "process_group", "step", "phase", "dtype", "bytes", "rank", "bucket")
-_TEXT = {"operation", "process_group", "phase", "dtype"}
 _SHARED = ("all_gather", "allgather", "reduce_scatter", "all_to_all", "alltoall", "gather", "scatter")
 
 
@@ -64,7 +63,7 @@ def bandwidth(tables: Tables, by: str | Sequence[str] = "operation") -> pd.DataF
     size, ranks = ints(rows, "bytes"), reals(rows, "group_size")
     keep = (size > 0) & (time > 0)
     rows, time, size, ranks = rows.filter(pa.array(keep)), time[keep], size[keep], ranks[keep]
-    frame = pd.DataFrame({key: _key(rows, key) for key in keys} | {"size": size, "time_ms": time / MS})
+    frame = pd.DataFrame(columns_of(rows, keys) | {"size": size, "time_ms": time / MS})
     frame["wire"] = size * _factors(rows, ranks)
     done = frame.groupby(list(keys), dropna=False, sort=True).agg(
         collectives=("size", "size"), total=("size", "sum"), wire=("wire", "sum"), time_ms=("time_ms", "sum"),
@@ -75,16 +74,6 @@ def bandwidth(tables: Tables, by: str | Sequence[str] = "operation") -> pd.DataF
     if "bytes" not in keys:
         return done.rename(columns={"total": "bytes"})
     return done.drop(columns="total")
-
-
-def _key(rows: pa.Table, key: str) -> object:
-    import pandas as pd
-
-    if key in _TEXT:
-        return texts(*codes(rows, key))
-    column = ints(rows, key)
-    missing = column == NONE
-    return pd.array(column, dtype="Int64") if not missing.any() else pd.arrays.IntegerArray(column, missing)
 
 
 def _factors(rows: pa.Table, ranks: Reals) -> Reals:

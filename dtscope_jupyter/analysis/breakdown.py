@@ -12,7 +12,8 @@ from dtscope_jupyter.analysis import conventions
 from dtscope_jupyter.analysis.activity import Activity, activity, source_codes
 from dtscope_jupyter.analysis.columns import ints
 from dtscope_jupyter.analysis.idle import IDLE, KERNEL_DELAY_NS, on_device, on_host
-from dtscope_jupyter.analysis.overlap import ESTIMATE, keys_of, overlap_of
+from dtscope_jupyter.analysis.keys import keys_of
+from dtscope_jupyter.analysis.overlap import ESTIMATE, overlap_of
 from dtscope_jupyter.analysis.recorded import outdone
 from dtscope_jupyter.errors import DtscopeError
 

@@ -67,17 +67,17 @@ def hta_tables(tables: Tables) -> dict[str, pa.Table]:
     return dict(tables) | {"spans": spans, "collectives": schema.COLLECTIVES.empty(), "steps": schema.STEPS.empty()}
 
 
-def profiler_steps(spans: pa.Table) -> Bools:
-    """Which spans are ProfilerStep annotations, the device's own among them."""
-    found, names = codes(spans, "name")
+def _profiler_steps(spans: pa.Table, found: Ints, names: list[str]) -> Bools:
+    """Which spans, of these names, are ProfilerStep annotations, the device's own among them."""
     wanted = np.array([name.startswith("ProfilerStep") for name in names] + [False], dtype=bool)
     return wanted[found] & is_any(spans, "kind", ["annotation"])
 
 
 def _launched_in_time(spans: pa.Table) -> Bools:
     launch, rank = ints(spans, "launch_ns"), ints(spans, "rank")
-    marks = profiler_steps(spans)
-    used = np.unique(codes(spans, "name")[0][marks])
+    found, names = codes(spans, "name")
+    marks = _profiler_steps(spans, found, names)
+    used = np.unique(found[marks])
     known: Bools = launch != NONE
     if len(used) <= 1:
         return known

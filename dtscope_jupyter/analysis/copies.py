@@ -10,34 +10,46 @@ import numpy as np
 import pyarrow as pa
 
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, is_any, reals, texts
+from dtscope_jupyter.analysis.keys import columns_of, keys_of
 from dtscope_jupyter.analysis.recorded import MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
 
     from dtscope_jupyter.analysis.activity import Tables
 
+BY = ("rank", "step", "process_group", "operation", "phase")
 _BUCKET = ("copy_bucket_to_grad", "mul_out")
 
 
-def copies(tables: Tables) -> pd.DataFrame:
-    """Implicit copies by rank and cause.
+def copies(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:
+    """Implicit copies by cause.
 
     pageable_host_memory: device copies from or to memory that is not pinned; non_contiguous: collectives whose input had to be
     copied first; bucket_copy: DDP moving gradients to and from its buckets (gradient_as_bucket_view=False);
-    other: copies that the rank's own collector saw, named by `what`.
+    other: copies that the rank's own collector saw, named by `what`. total = sum of the copies' own durations, 0 where it was
+    not seen.
+
+    Args:
+        tables: The run's tables.
+        by: One or several of rank, step, process_group, operation, phase; the last three are known of copies of a collective's
+            input, the phase of what a profiler saw as well; elsewhere None.
 
     Returns:
-        rank, cause, what, count, bytes, total_ms (the copies' own time; 0 where it was not seen), steps (that have any), line.
+        `by`, cause, what, count, bytes, total_ms, steps (that have any), line.
+
+    Raises:
+        DtscopeError: An unknown `by`.
     """
+    keys = keys_of(by, BY)
     import pandas as pd
 
     parts = [_pageable(tables["spans"]), _buckets(tables["spans"]), _strided(tables["collectives"]), _recorded(tables["host"])]
     frame = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
-    done = frame.groupby(["rank", "cause", "what"], dropna=False, sort=True).agg(
-        count=("ms", "size"), bytes=("bytes", "sum"), total_ms=("ms", "sum"), steps=("step", "nunique"), line=("line", "first"),
+    done = frame.groupby([*keys, "cause", "what"], dropna=False, sort=True).agg(
+        count=("ms", "size"), bytes=("bytes", "sum"), total_ms=("ms", "sum"), steps=("of_step", "nunique"), line=("line", "first"),
     )
     return done.reset_index()
 
@@ -47,11 +59,10 @@ def _rows(table: pa.Table, mask: Bools, cause: str, what: str, size: Callable[[p
 
     rows = table.filter(pa.array(mask))
     start, end = ints(rows, "start_ns"), ints(rows, "end_ns")
-    step = reals(rows, "step")
     length = np.where((start == NONE) | (end == NONE), 0, end - start)
     column = size(rows) if size else ints(rows, "bytes")
-    return pd.DataFrame({
-        "rank": ints(rows, "rank"), "step": step, "cause": cause, "what": texts(*codes(rows, what)),
+    return pd.DataFrame(columns_of(rows, BY) | {
+        "of_step": reals(rows, "step"), "cause": cause, "what": texts(*codes(rows, what)),
         "bytes": np.where(column == NONE, 0, column), "ms": length / MS, "line": texts(*codes(rows, "line")),
     })
 

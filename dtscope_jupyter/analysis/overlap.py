@@ -10,9 +10,9 @@ import numpy as np
 
 from dtscope_jupyter.analysis.activity import KEYS, SOURCES, Activity, Events, activity
 from dtscope_jupyter.analysis.columns import NONE, Ints, texts
+from dtscope_jupyter.analysis.keys import keys_of
 from dtscope_jupyter.analysis.lines import Axis, Covered, Groups, total
 from dtscope_jupyter.analysis.recorded import LENGTHS, MS, Recorded, bits_of, outdone
-from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,19 +57,6 @@ def overlap(tables: Tables, by: str | Sequence[str] = "rank", convention: str | 
 
         return conventions.overlap(tables, keys, convention)
     return overlap_of(activity(tables, phases="phase" in keys), keys, tables["steps"])
-
-
-def keys_of(by: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """The keys that a user asks for; DtscopeError where one is unknown."""
-    keys = (by,) if isinstance(by, str) else tuple(by)
-    for key in keys:
-        if key not in known:
-            message = f"by={key!r} is unknown; choose from {', '.join(known)}"
-            raise DtscopeError(message)
-    if not keys or len(set(keys)) < len(keys):
-        message = f"by={by!r} names no key, or one twice; choose from {', '.join(known)}"
-        raise DtscopeError(message)
-    return keys
 
 
 def overlap_of(found: Activity, keys: tuple[str, ...], steps: pa.Table) -> pd.DataFrame:
@@ -139,13 +126,15 @@ def _frame(comm: Events, keys: dict[str, Ints], lengths: tuple[Ints, Ints, Ints]
 
 def _finished(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:
     """Sums rows of one rank, takes the mean over ranks where they are no key, and derives the rest."""
+    import pandas as pd
+
     frame = _summed(frame, keys)
     lengths = {f"{name}_ms": frame[name].to_numpy() / MS for name in LENGTHS}
     comm = lengths["comm_ms"]
     ratio = np.divide(lengths["overlap_ms"], comm, out=np.full(len(comm), np.nan), where=comm > 0)
     known = np.array([source_text(bits) for bits in range(1 << len(SOURCES))], dtype=object)
     source = np.where(frame["estimated"], ESTIMATE, known[frame["bits"].to_numpy(np.int64)])
-    return frame[list(keys)].assign(**lengths, overlap_ratio=ratio, source=source)
+    return pd.DataFrame({key: frame[key].array for key in keys} | lengths | {"overlap_ratio": ratio, "source": source})
 
 
 def _summed(frame: pd.DataFrame, keys: tuple[str, ...]) -> pd.DataFrame:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dtscope_jupyter.analysis.clocks import aligned
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, codes, ints, texts
+from dtscope_jupyter.analysis.keys import columns_of, keys_of
 from dtscope_jupyter.analysis.lines import Groups
-from dtscope_jupyter.analysis.overlap import keys_of
 from dtscope_jupyter.analysis.pairing import Paired, identities, paired
 from dtscope_jupyter.analysis.recorded import MS
 
@@ -121,22 +121,13 @@ def waits(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:
     return frame
 
 
-def _column(found: Waits, key: str) -> Ints:
-    if key == "collective":
-        return found.collective
-    return codes(found.rows, key)[0] if key in _TEXT else ints(found.rows, key)
-
-
 def _grouped(tables: Tables, found: Waits, keys: tuple[str, ...]) -> pd.DataFrame:
     import pandas as pd
 
-    columns = {}
-    for key in keys:
-        column = _column(found, key)
-        columns[key] = texts(*codes(found.rows, key)) if key in _TEXT else pd.array(column, dtype="Int64")
-        if key not in _TEXT:
-            columns[key][column == NONE] = pd.NA
     rank = ints(found.rows, "rank")
+    columns = columns_of(found.rows, [key for key in keys if key != "collective"])
+    if "collective" in keys:
+        columns["collective"] = found.collective
     frame = pd.DataFrame(columns | {"_rank": rank, "wait_ms": found.wait, "transfer_ms": found.transfer, "times_last": found.last == rank})
     frame["collectives"] = found.collective
     groups = frame.groupby(list(keys), dropna=False, sort=True)
