@@ -15,7 +15,9 @@ export function drawLegend(pen: Pen, g: Geometry, s: MapState, colors: Colors): 
   const left = s.metric === "ratio" ? drawBands(pen, right, g.legend, s, colors) : drawRamp(pen, right, g.legend, s, colors);
   const by = s.matrix.exactBy;
   if (!by) return;
-  const text = by === "profiled" ? "exact (profiled)" : "exact (sampled)";
+  const room = left - 24 - 12;
+  const text = [by === "profiled" ? "exact (profiled)" : "exact (sampled)", "exact"].find((t) => pen.measure(t) <= room);
+  if (!text) return;
   const at = left - 24 - pen.measure(text);
   pen.circle(at - 8, g.legend, 1.6, colors.quiet);
   pen.text(text, at, g.legend, { fill: colors.quiet });

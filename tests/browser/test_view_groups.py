@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dtscope_jupyter as dts
+from tests.browser.test_view_show import KEEP_TEXTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +20,7 @@ def train() -> None:
     import torch.distributed as dist
 
     dist.init_process_group()
-    groups = [dist.new_group(ranks) for ranks in ([0, 2], [1, 3])]
+    groups = [dist.new_group(ranks, group_desc=name) for ranks, name in (([0, 2], "even"), ([1, 3], None))]
     parameter = torch.nn.Parameter(torch.ones(64))
     optimizer = torch.optim.SGD([parameter], 0.01)
     for _ in range(12):
@@ -31,9 +32,11 @@ def train() -> None:
 
 def test_ranks_of_one_group_stand_together(page: Page, tmp_path: Path) -> None:
     run = dts.profile(train, nprocs=4, directory=tmp_path / "run", collect=["steps", "collectives"])
+    page.add_init_script(KEEP_TEXTS)
     page.goto(run.save_html(tmp_path / "run.html").as_uri())
     page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
     page.get_by_label("order").select_option("group")
+    page.wait_for_function("() => ['group', 'even', '2'].every(name => window.drawn.includes(name))")
     canvas = page.locator("[data-panel=map] canvas")
     canvas.focus()
     canvas.press("Home")
@@ -48,4 +51,4 @@ def test_ranks_of_one_group_stand_together(page: Page, tmp_path: Path) -> None:
         canvas.press("ArrowDown")
     assert order == ["rank 0", "rank 2", "rank 1", "rank 3"]
     assert groups[0] == groups[1] != groups[2] == groups[3]
-    assert groups[0].startswith("group ")
+    assert groups[0] == "group even"

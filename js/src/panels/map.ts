@@ -167,7 +167,10 @@ export class MapPanel implements Panel {
     const names = this.blockNames();
     if (names.size) {
       const name = (row: number) => names.get(ranks[row]) ?? "";
-      order.sort((a, b) => name(a).localeCompare(name(b), "en", { numeric: true }) || ranks[a] - ranks[b]);
+      // Blocks by their lowest ranks, which names need not follow; `order` is by rank so far.
+      const first = new Map<string, number>();
+      for (const row of order) if (!first.has(name(row))) first.set(name(row), ranks[row]);
+      order.sort((a, b) => first.get(name(a))! - first.get(name(b))! || ranks[a] - ranks[b]);
       order.forEach((row, i) => {
         if (!i || name(row) !== name(order[i - 1])) blocks.set(i, name(row));
       });

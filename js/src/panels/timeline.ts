@@ -4,13 +4,14 @@
 import type { Collective } from "../collectives";
 import { button, h, say } from "../dom";
 import { clocks } from "../facts";
-import { csvField, duration, fixed, integer, plural } from "../format";
+import { duration, fixed, integer, plural } from "../format";
 import { clip, total } from "../intervals";
 import { laneRows, spanAt } from "../lanerows";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import type { Lane, StepView } from "../stepview";
 import { place, Surface } from "../surface";
 import { costliest, drawTimeline, type Layout, LEFT, layout, minimapTime, nearest } from "../timelinedraw";
+import { collectiveWords, legend, timelineCsv } from "../timelinewords";
 
 const MOST_LANES = 32;
 const KEYS =
@@ -21,6 +22,7 @@ export class TimelinePanel implements Panel {
   private readonly frame = frame("timeline", "Step");
   private readonly surface: Surface;
   private readonly search: HTMLInputElement;
+  private readonly number: HTMLInputElement;
   private readonly unfolded = new Set<number>();
   private zoom: [number, number] | null = null;
   private hovered: Collective | null = null;
@@ -46,6 +48,12 @@ export class TimelinePanel implements Panel {
         if ((e as KeyboardEvent).key === "Enter") this.find();
       },
     });
+    this.number = h("input.dts-search.dts-number", {
+      type: "number",
+      min: 0,
+      "aria-label": "step to show",
+      onchange: () => this.jump(),
+    });
     this.more = button("", () => {
       this.all = !this.all;
       context.redraw();
@@ -55,8 +63,9 @@ export class TimelinePanel implements Panel {
       this.more,
       this.search,
       button("‹", () => this.turn(-1), "step before"),
+      this.number,
       button("›", () => this.turn(1), "next step"),
-      copyMenu(context, "timeline", this.surface, () => this.csv()),
+      copyMenu(context, "timeline", this.surface, () => timelineCsv(this.view)),
     );
     this.frame.body.append(this.surface.root);
     this.root = this.frame.root;
@@ -72,6 +81,7 @@ export class TimelinePanel implements Panel {
     this.root.hidden = step === null;
     if (step === null) return;
     say(this.frame.title, `Step ${integer(step)}`);
+    if (document.activeElement !== this.number) this.number.value = String(step);
     say(this.frame.sub, this.words(view));
     this.surface.root.hidden = !view;
     if (!view) return;
@@ -129,6 +139,14 @@ export class TimelinePanel implements Panel {
   private window(): [number, number] {
     const { start, end } = this.view!;
     return this.zoom ?? [start - (end - start) * 0.004, end + (end - start) * 0.004];
+  }
+
+  /** Goes to the step that was typed. */
+  private jump(): void {
+    const step = this.number.valueAsNumber;
+    const last = this.context.model.matrix.lastStep;
+    if (Number.isInteger(step) && step >= 0 && step <= last) return this.context.go({ step, collective: null });
+    this.context.note(`there is no step ${this.number.value}; the last is ${integer(last)}`);
   }
 
   private turn(by: number): void {
@@ -364,43 +382,4 @@ export class TimelinePanel implements Panel {
     this.show((next.s.start + next.s.end - wide) / 2, (next.s.start + next.s.end + wide) / 2);
     this.context.drift({ rank: next.rank });
   }
-
-  private csv(): string {
-    const lines = ["rank,kind,name,start_ms,duration_ms,row,line"];
-    for (const lane of this.view?.lanes ?? []) {
-      for (const [kind, set] of [
-        ["compute", lane.compute],
-        ["overlapped", lane.overlapped],
-        ["exposed", lane.exposed],
-      ] as const) {
-        for (let i = 0; i < set.length; i += 2)
-          lines.push([lane.rank, kind, "", set[i] - this.view!.start, set[i + 1] - set[i], "lane", ""].map(csvField).join());
-      }
-      for (const s of [...lane.spans(), ...lane.host])
-        lines.push([lane.rank, s.kind, s.name, s.start - this.view!.start, s.end - s.start, s.row, s.line].map(csvField).join());
-    }
-    return lines.join("\n");
-  }
-}
-
-function legend(): HTMLElement {
-  const items = [
-    ["compute", "compute"],
-    ["overlapped", "comm under compute"],
-    ["exposed", "exposed comm"],
-    ["idle", "idle"],
-  ];
-  return h("span.dts-legend", {}, ...items.map(([name, text]) => h("span", {}, h("i", { style: `background:var(--dts-${name})` }), text)));
-}
-
-function collectiveWords(c: Collective, rank: number): string[] {
-  const m = c.members.find((member) => member.rank === rank);
-  const what = `${c.operation}${c.bucket >= 0 ? ` bucket ${c.bucket}` : ""} · group ${c.group}`;
-  const waited = m && m.wait >= 0 ? `rank ${rank} waited ${duration(m.wait)}, transfer ${duration(c.transfer)}` : "";
-  return [
-    what,
-    waited,
-    ...(c.last === null ? [] : [`rank ${c.last} was last by ${duration(c.lateBy)}`]),
-    ...(m?.line ? [m.line] : []),
-  ].filter(Boolean);
 }

@@ -1,0 +1,54 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""A tab that nobody sees draws nothing, and shows the newest when it is seen again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.browser.test_view_live import end, running, shown_step, stop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Locator, Page
+
+__all__ = ["running", "stop"]
+
+COUNT = """() => {
+  window.strokes = 0;
+  window.acks = 0;
+  const rect = CanvasRenderingContext2D.prototype.fillRect;
+  CanvasRenderingContext2D.prototype.fillRect = function (...a) { window.strokes++; return rect.apply(this, a); };
+  const send = WebSocket.prototype.send;
+  WebSocket.prototype.send = function (data) {
+    const text = data instanceof ArrayBuffer ? new TextDecoder().decode(data) : String(data);
+    if (text.includes('"ack"')) window.acks++;
+    return send.call(this, data);
+  };
+  window.turn = hidden => {
+    Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+    Object.defineProperty(document, 'visibilityState', { value: hidden ? 'hidden' : 'visible', configurable: true });
+    document.dispatchEvent(new Event('visibilitychange'));
+  };
+}"""
+FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def test_a_hidden_tab_draws_nothing_then_the_newest(page: Page, running: Locator, stop: Path) -> None:
+    page.evaluate(COUNT)
+    page.evaluate("() => window.turn(true)")
+    page.evaluate(FRAME)
+    before = shown_step(running)
+    page.evaluate("() => { window.strokes = 0; window.acks = 0; }")
+    page.wait_for_function("() => window.acks >= 15")
+    assert page.evaluate("() => window.strokes") == 0
+    assert shown_step(running) == before
+    page.evaluate("() => window.turn(false)")
+    page.wait_for_function(
+        "before => +document.querySelector('.dts-status').innerText.match(/step (\\d+)/)[1] > before + 5 && window.strokes > 20", arg=before
+    )
+    end(page, stop)
+    expect(running.locator(".dts-state")).to_have_text("finished")
