@@ -35,7 +35,7 @@ def test_ranks_of_one_group_stand_together(page: Page, tmp_path: Path) -> None:
     page.add_init_script(KEEP_TEXTS)
     page.goto(run.save_html(tmp_path / "run.html").as_uri())
     page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
-    page.get_by_label("order").select_option("group")
+    page.get_by_label("group by").select_option("group")
     page.wait_for_function("() => ['group', 'even', '2'].every(name => window.drawn.includes(name))")
     canvas = page.locator("[data-panel=map] canvas")
     canvas.focus()
@@ -52,3 +52,25 @@ def test_ranks_of_one_group_stand_together(page: Page, tmp_path: Path) -> None:
     assert order == ["rank 0", "rank 2", "rank 1", "rank 3"]
     assert groups[0] == groups[1] != groups[2] == groups[3]
     assert groups[0] == "group even"
+
+
+def test_costly_ranks_come_first_within_their_groups(page: Page, tmp_path: Path) -> None:
+    run = dts.profile(train, nprocs=4, directory=tmp_path / "run", collect=["steps", "collectives"])
+    page.goto(run.save_html(tmp_path / "run.html").as_uri())
+    page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
+    page.get_by_label("group by").select_option("group")
+    page.get_by_label("order").select_option("cost")
+    means = run.table("steps").groupby("rank")["exposed_ms"].mean()
+    canvas = page.locator("[data-panel=map] canvas")
+    canvas.focus()
+    canvas.press("Home")
+    for _ in range(4):
+        canvas.press("ArrowUp")
+    order = []
+    for _ in range(4):
+        order.append(int(page.locator("[data-panel=map] .dts-voice").inner_text().split(", ")[0].removeprefix("rank ")))
+        canvas.press("ArrowDown")
+    assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
+    assert order[0] == means.idxmax()
+    assert means[order[0]] >= means[order[1]]
+    assert means[order[2]] >= means[order[3]]

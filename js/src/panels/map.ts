@@ -12,7 +12,8 @@ import type { Model } from "../model";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import { place, Surface } from "../surface";
 
-type Order = "rank" | "cost" | "host" | "group";
+type Order = "rank" | "cost";
+type Group = "none" | "host" | "group";
 const KEYS = "arrows choose a rank and step, plus and minus zoom, Home and End go to the first and newest step, 0 shows all";
 
 /** What the map begins with where a page shows only that panel. */
@@ -25,6 +26,7 @@ export class MapPanel implements Panel {
   readonly root: HTMLElement;
   private metric: MetricName;
   private order: Order = "rank";
+  private group: Group = "none";
   private timer = 0;
   private zoom: [number, number] | null = null;
   private hover: MapState["hover"] = null;
@@ -51,7 +53,12 @@ export class MapPanel implements Panel {
     this.metric = BEGINS[only] ?? "exposed";
     this.surface = new Surface("map of ranks and steps", KEYS, () => context.redraw(), context.signal);
     const options = METRIC_NAMES.map((m) => [m, METRICS[m].label.toLowerCase()] as const);
-    const orders = (["rank", "cost", "host", "group"] as const).map((o) => [o, o] as const);
+    const orders = (["rank", "cost"] as const).map((o) => [o, o] as const);
+    const groups = [
+      ["none", "none"],
+      ["host", "host"],
+      ["group", "process group"],
+    ] as const;
     this.frame.controls.append(
       choice("metric", options, this.metric, (m) =>
         this.change(() => {
@@ -61,6 +68,11 @@ export class MapPanel implements Panel {
       choice("order", orders, this.order, (o) =>
         this.change(() => {
           this.order = o as Order;
+        }),
+      ),
+      choice("group by", groups, this.group, (g) =>
+        this.change(() => {
+          this.group = g as Group;
         }),
       ),
       copyMenu(context, "map", this.surface, () => this.csv()),
@@ -98,7 +110,7 @@ export class MapPanel implements Panel {
       hover: this.hover,
       step: this.context.place.step,
       rank: this.context.place.rank,
-      blockKind: this.order,
+      blockKind: this.group,
       ...summary,
     };
     this.state = state;
@@ -118,7 +130,7 @@ export class MapPanel implements Panel {
   /** Ranges, marginals and order, anew at most once a second while rows come in. */
   private summarize(): NonNullable<MapPanel["summary"]> {
     const { matrix } = this.context.model;
-    const key = [this.metric, this.order, matrix.stride, matrix.ranks.length].join();
+    const key = [this.metric, this.order, this.group, matrix.stride, matrix.ranks.length].join();
     const old = this.summary;
     const now = performance.now();
     if (old?.key === key && old.version === matrix.version) return this.extended(old);
@@ -166,11 +178,12 @@ export class MapPanel implements Panel {
     if (this.order === "cost") order.sort((a, b) => sign * (rowMeans[a] - rowMeans[b]) || ranks[a] - ranks[b]);
     const names = this.blockNames();
     if (names.size) {
-      const name = (row: number) => names.get(ranks[row]) ?? "";
-      // Blocks by their lowest ranks, which names need not follow; `order` is by rank so far.
+      const name = (row: number) => names.get(ranks[row]) ?? "none";
+      // Blocks in the order of their first ranks, which are the lowest or the most costly.
       const first = new Map<string, number>();
-      for (const row of order) if (!first.has(name(row))) first.set(name(row), ranks[row]);
-      order.sort((a, b) => first.get(name(a))! - first.get(name(b))! || ranks[a] - ranks[b]);
+      order.forEach((row, i) => first.has(name(row)) || first.set(name(row), i));
+      const place = new Map(order.map((row, i) => [row, i]));
+      order.sort((a, b) => first.get(name(a))! - first.get(name(b))! || place.get(a)! - place.get(b)!);
       order.forEach((row, i) => {
         if (!i || name(row) !== name(order[i - 1])) blocks.set(i, name(row));
       });
@@ -181,8 +194,8 @@ export class MapPanel implements Panel {
   /** What ranks are grouped by, by rank; empty where they are not. */
   private blockNames(): Map<number, string> {
     const { model } = this.context;
-    if (this.order === "host") return hosts(model);
-    return this.order === "group" ? groupsByRank(model, model.matrix.ranks.length) : new Map();
+    if (this.group === "host") return hosts(model);
+    return this.group === "group" ? groupsByRank(model, model.matrix.ranks.length) : new Map();
   }
 
   private change(change: () => void): void {
@@ -261,7 +274,7 @@ export class MapPanel implements Panel {
       `rank ${rank}, step ${integer(step)}${matrix.stride > 1 ? ` to ${integer(step + matrix.stride - 1)}` : ""}`,
       `${label.toLowerCase()} ${number(value)}${unit ? ` ${unit}` : ""}`,
       `${Number.isNaN(took) ? "" : `step ${duration(took)}, `}${seen}`,
-      ...[this.blockNames().get(rank)].filter((name) => name !== undefined).map((name) => `${this.order} ${name}`),
+      ...[this.blockNames().get(rank)].filter((name) => name !== undefined).map((name) => `${this.group} ${name}`),
     ];
   }
 
