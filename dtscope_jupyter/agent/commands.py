@@ -65,11 +65,11 @@ class Commands:
 
     def _attach(self, _request: dict[str, Any]) -> dict[str, Any]:
         self._agent.start()
-        return {"recording": self._agent.recording}
+        return {"recording": self._agent.recording, "hooks_ms": self._agent.hooks_ms}
 
     def _detach(self, _request: dict[str, Any]) -> dict[str, Any]:
         self._agent.stop()
-        return {"recording": self._agent.recording}
+        return {"recording": self._agent.recording, "hooks_ms": self._agent.hooks_ms}
 
     def _budget(self, request: dict[str, Any]) -> dict[str, Any]:
         value = request.get("value")

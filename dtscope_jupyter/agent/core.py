@@ -50,6 +50,7 @@ class Agent:
         self.discovery: Discovery | None = None
         self.drains: list[Callable[[bool], None]] = []
         self.recording = False
+        self.hooks_ms = 0.0
         self.finished = False
         self._lock = threading.RLock()
         self._at_finish: list[Callable[[], None]] = []
@@ -75,9 +76,7 @@ class Agent:
                 return
             self.recording = True
             self.recorder.add("clocks", clock.row())
-            for name, collector in self.collectors.items():
-                collector.on = True
-                self._guard(name, collector.start)
+            self._switch(on=True)
             for drain in self.drains:
                 self.recorder.add_source(drain)
             self.recorder.start()
@@ -88,9 +87,7 @@ class Agent:
             if not self.recording:
                 return
             self.recording = False
-            for name, collector in self.collectors.items():
-                collector.on = False
-                self._guard(name, collector.stop)
+            self._switch(on=False)
             self.recorder.flush(final=True)
             for drain in self.drains:
                 self.recorder.remove_source(drain)
@@ -157,6 +154,14 @@ class Agent:
         if collector is not None:
             with contextlib.suppress(Exception):
                 collector.stop()
+
+    def _switch(self, *, on: bool) -> None:
+        """Hooks in, or out; `hooks_ms` tells how long that took."""
+        begin = clock.now()
+        for name, collector in self.collectors.items():
+            collector.on = on
+            self._guard(name, collector.start if on else collector.stop)
+        self.hooks_ms = (clock.now() - begin) / 1e6
 
     def _guard(self, name: str, call: Callable[[], Any]) -> None:
         try:
