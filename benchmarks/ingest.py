@@ -6,9 +6,11 @@
     python benchmarks/ingest.py --hta PYTHON --synthetic       the same of 8 traces of 1,000,000 events
     python benchmarks/ingest.py --growth                       seconds per event from 10^5 to 10^7 events
 
-PYTHON is an interpreter of its own environment with traceinsight (no dependency of ours). Every measurement is a fresh
-process, that imports its tool first and then times one whole run; memory is the most that it and its children held
-together (proportional set size, sampled every 20 ms; imports included, which `imports` tells). Overlap and breakdown
+PYTHON is an interpreter of its own environment with traceinsight (no dependency of ours). Every measurement is a fresh process.
+Time: the tool is imported first, then one whole run is timed, both tools in turn, with nothing watching them. Memory: a
+run of its own that begins with nothing imported, as a user's does; the peak is the kernel's own account of the process (VmHWM, shared
+libraries included), or where helper processes took part the most that all held together (proportional set size, every 5 ms).
+`imports` is what the tool's modules alone hold, `process_s` such a run from start to exit. Overlap and breakdown
 are computed under HTA's convention by both, over all tables built; that the figures agree is checked.
 """
 
@@ -36,13 +38,12 @@ import pandas, pyarrow.compute, pyarrow.pandas_compat
 import dtscope_jupyter as dts
 from dtscope_jupyter import ingest, intervals, run
 from dtscope_jupyter.analysis import breakdown, overlap
-print("ready", flush=True)
-begin, before = time.perf_counter(), sum(os.times()[:4])
+begin, before = time.perf_counter(), time.process_time()
 run = dts.open(sys.argv[1])
 overlap, breakdown = run.overlap(convention="hta"), run.breakdown(convention="hta")
-seconds = time.perf_counter() - begin
+seconds, processor = time.perf_counter() - begin, time.process_time() - before + sum(os.times()[2:4])
 figures = [round(float(v), 2) for v in overlap.overlap_ratio * 100] + [round(float(v), 2) for v in breakdown.compute_pctg]
-print(json.dumps({"seconds": seconds, "processor_s": sum(os.times()[:4]) - before, "figures": figures}))
+print(json.dumps({"seconds": seconds, "processor_s": processor, "figures": figures}))
 """
 HTA = """
 import json, logging, os, sys, time, warnings
@@ -50,79 +51,85 @@ logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 from hta.trace_analysis import TraceAnalysis
 if __name__ == "__main__":
-    print("ready", flush=True)
-    begin, before = time.perf_counter(), sum(os.times()[:4])
+    begin, before = time.perf_counter(), time.process_time()
     analysis = TraceAnalysis(trace_dir=sys.argv[1])
     overlap = analysis.get_comm_comp_overlap(visualize=False)
     breakdown = analysis.get_temporal_breakdown(visualize=False)
-    seconds = time.perf_counter() - begin
+    seconds, processor = time.perf_counter() - begin, time.process_time() - before + sum(os.times()[2:4])
     figures = [float(v) for v in overlap["comp_comm_overlap_pctg"]] + [float(v) for v in breakdown["compute_time_pctg"]]
-    print(json.dumps({"seconds": seconds, "processor_s": sum(os.times()[:4]) - before, "figures": figures}))
+    print(json.dumps({"seconds": seconds, "processor_s": processor, "figures": figures}))
+"""
+OURS_WHOLE = """
+import sys
+import dtscope_jupyter as dts
+run = dts.open(sys.argv[1])
+run.overlap(convention="hta"), run.breakdown(convention="hta")
+"""
+HTA_WHOLE = HTA
+OURS_IMPORTS = OURS.split("begin,", maxsplit=1)[0]
+HTA_IMPORTS = HTA.split("if __name__", maxsplit=1)[0]
+PEAK = """
+import json
+told = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps({"peak_mib": int(told["VmHWM"].split()[0]) / 1024}))
 """
 READ = """
 import json, sys, time
 import pandas, pyarrow.compute, pyarrow.pandas_compat
 from pathlib import Path
 from dtscope_jupyter import ingest
-print("ready", flush=True)
 begin = time.process_time()
 ingest.read([Path(sys.argv[1])])
 print(json.dumps({"seconds": time.process_time() - begin, "processor_s": 0, "figures": []}))
 """
 
 
-class Measured:
-    """Runs one tool in fresh processes; keeps its seconds, its figures and its peaks of memory in MiB."""
+class Timed:
+    """Runs one tool in fresh processes that nobody watches; keeps its figures and its processor times in s."""
 
     def __init__(self, python: str, program: str, folder: Path) -> None:
-        self._program = tempfile.NamedTemporaryFile("w", suffix=".py")  # noqa: SIM115 - lives as long as this
-        self._program.write(program)
-        self._program.flush()
-        self._command = [python, self._program.name, str(folder)]
+        self._command = [python, "-c", program, str(folder)]
         self.figures: list[float] = []
-        self.imports: list[float] = []
-        self.peaks: list[float] = []
         self.processor: list[float] = []
 
     def __call__(self) -> float:
         """Seconds of one run."""
-        with subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            tree = psutil.Process(process.pid)
-            self.imports.append(_held(tree))
-            done = threading.Event()
-            peak = [self.imports[-1]]
-            watch = threading.Thread(target=_watch, args=(tree, done, peak))
-            watch.start()
-            answer = process.stdout.read()
-            done.set()
-            watch.join()
+        answer = subprocess.run(self._command, check=True, stdout=subprocess.PIPE, text=True).stdout
         told = json.loads(answer.strip().splitlines()[-1])
         self.figures = told["figures"]
-        self.peaks.append(peak[0])
         self.processor.append(told["processor_s"])
         return float(told["seconds"])
 
 
-def _watch(tree: psutil.Process, done: threading.Event, peak: list[float]) -> None:
-    while not done.wait(0.02):
-        peak[0] = max(peak[0], _held(tree))
+def memory(python: str, program: str, folder: Path) -> tuple[float, float]:
+    """Peak in MiB of one whole run, and its seconds from start to exit."""
+    begin = time.perf_counter()
+    with subprocess.Popen([python, "-c", program + PEAK, str(folder)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        done = threading.Event()
+        together = [0.0]
+        watch = threading.Thread(target=_watch, args=(psutil.Process(process.pid), done, together))
+        watch.start()
+        answer = process.stdout.read()
+        done.set()
+        watch.join()
+    seconds = time.perf_counter() - begin
+    return together[0] or json.loads(answer.strip().splitlines()[-1])["peak_mib"], seconds
 
 
-def _held(tree: psutil.Process) -> float:
-    total = 0
-    try:
-        for process in (tree, *tree.children(recursive=True)):
-            total += process.memory_full_info().pss
-    except psutil.NoSuchProcess:
-        pass
-    return total / 2**20
+def _watch(tree: psutil.Process, done: threading.Event, together: list[float]) -> None:
+    """The most that a process and its children held together; 0 where it has none."""
+    while not done.wait(0.005):
+        try:
+            if children := tree.children(recursive=True):
+                together[0] = max(together[0], sum(one.memory_full_info().pss for one in (tree, *children)) / 2**20)
+        except psutil.NoSuchProcess:
+            continue
 
 
 def beside_hta(hta: str, folder: Path, rounds: int) -> dict[str, Any]:
     """Both tools in turn on one folder."""
-    theirs, ours = Measured(hta, HTA, folder), Measured(sys.executable, OURS, folder)
+    theirs, ours = Timed(hta, HTA, folder), Timed(sys.executable, OURS, folder)
     found = compare(theirs, ours, rounds)
     assert len(theirs.figures) == len(ours.figures)
     worst = max(abs(a - b) for a, b in zip(theirs.figures, ours.figures, strict=True))
@@ -132,13 +139,22 @@ def beside_hta(hta: str, folder: Path, rounds: int) -> dict[str, Any]:
         "times_faster": 1 / found.ratio,
         "times_less_processor": statistics.median(theirs.processor) / statistics.median(ours.processor),
         "a_a": found.noise,
-        "hta_peak_mib": max(theirs.peaks),
-        "ours_peak_mib": max(ours.peaks),
-        "hta_imports_mib": max(theirs.imports),
-        "ours_imports_mib": max(ours.imports),
+        "rounds": rounds,
         "worst_difference_pct": worst,
+        **memories(hta, folder),
     }
     print(f"{folder.name:<18}", "  ".join(f"{name} {value:.3f}" for name, value in row.items()), flush=True)
+    return row
+
+
+def memories(hta: str, folder: Path, runs: int = 3) -> dict[str, float]:
+    """Peaks of both tools, what their imports alone hold, MiB, and the time of whole processes; the median of some runs each."""
+    row = {}
+    for name, python, whole, imports in (("hta", hta, HTA_WHOLE, HTA_IMPORTS), ("ours", sys.executable, OURS_WHOLE, OURS_IMPORTS)):
+        measured = [memory(python, whole, folder) for _ in range(runs)]
+        row[f"{name}_peak_mib"] = statistics.median(peak for peak, _ in measured)
+        row[f"{name}_process_s"] = statistics.median(seconds for _, seconds in measured)
+        row[f"{name}_imports_mib"] = statistics.median(memory(python, imports, folder)[0] for _ in range(runs))
     return row
 
 
@@ -149,9 +165,10 @@ def growth(sizes: list[int], scratch: Path) -> dict[str, Any]:
         folder = scratch / f"growth-{size}"
         folder.mkdir()
         events = synthetic_trace.write(folder / "rank0.json.gz", size, 0, 8)
-        measured = Measured(sys.executable, READ, folder)
+        measured = Timed(sys.executable, READ, folder)
         seconds = min(measured() for _ in range(3 if size < 10**7 else 1))
-        rows[str(events)] = {"us_per_event": seconds / events * 1e6, "processor_s": seconds, "peak_mib": max(measured.peaks)}
+        peak, _ = memory(sys.executable, READ, folder)
+        rows[str(events)] = {"us_per_event": seconds / events * 1e6, "processor_s": seconds, "peak_mib": peak}
         print(f"{events:>10} events", rows[str(events)], flush=True)
         shutil.rmtree(folder)
     return rows

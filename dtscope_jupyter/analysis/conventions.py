@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dtscope_jupyter.analysis.activity import Tables
+    from dtscope_jupyter.analysis.waits import Waits
 
 NAMES = ("hta", "tensorboard")
 DEVICE = ("comm", "compute", "memcpy", "memset")
@@ -35,7 +36,15 @@ def overlap(tables: Tables, keys: tuple[str, ...], convention: str) -> pd.DataFr
 
     hta: HolisticTraceAnalysis 0.6.1, `get_comm_comp_overlap`: kernels whose launch is known and began before the
     last ProfilerStep annotation, host's or device's (all of them where there is only one step), starts rounded up
-    and ends down to whole us; then as ours. tensorboard: the plugin's distributed view, see `_tensorboard`; means per step.
+    and ends down to whole us; then as ours.
+
+    tensorboard: the Computation/Communication Overview of torch-tb-profiler 0.4.3's distributed view, means per step: compute_ms =
+    Computation = compute - overlap, overlap_ms = Overlapping, exposed_ms = Communication = comm - overlap, other_ms = the rest of
+    the step, memcpy included; communication = kernels of collectives and the host's calls of them (nccl:*). A step lasts from its
+    ProfilerStep, or the end on the device of the step before if that is later, to the end of its ProfilerStep or of the last
+    kernel launched in it, whichever is later; a last step with under 0.8 of the device work of the one before is dropped.
+    Of traces by torch 2 the plugin itself takes NCCL's kernels for computation, as it looks for their calls by an
+    External id that calls no longer share with kernels; this is what it says once they do.
 
     Raises:
         DtscopeError: Another convention than these, or a key that it does not have.
@@ -49,10 +58,10 @@ def overlap(tables: Tables, keys: tuple[str, ...], convention: str) -> pd.DataFr
     return _tensorboard(tables, keys)
 
 
-def check(convention: str) -> None:
+def check(convention: str, known: tuple[str, ...] = NAMES) -> None:
     """DtscopeError where there is no such convention."""
-    if convention not in NAMES:
-        message = f"convention={convention!r} is unknown; choose from None, {', '.join(map(repr, NAMES))}"
+    if convention not in known:
+        message = f"convention={convention!r} is unknown; choose from None, {', '.join(map(repr, known))}"
         raise DtscopeError(message)
 
 
@@ -91,18 +100,12 @@ def _launched_in_time(spans: pa.Table) -> Bools:
 
 
 def _tensorboard(tables: Tables, keys: tuple[str, ...]) -> pd.DataFrame:
-    """The split of the TensorBoard plugin's distributed view (`overall_parser`, `step_parser`), a step's mean.
-
-    A step lasts from its ProfilerStep, or the end on the device of the step before if that is later, to the end of its
-    ProfilerStep or of the last kernel launched in it, whichever is later; a last step with under 0.8 of the device work of
-    the one before is dropped. compute_ms = Computation = compute - overlap, overlap_ms = Overlapping, exposed_ms =
-    Communication = comm - overlap, other_ms = the rest, memcpy included.
-    """
+    """The split of the TensorBoard plugin's distributed view (`overall_parser`, `step_parser`), a step's mean; see `overlap`."""
     import pandas as pd
 
     steps = _device_steps(tables)
     found = activity(dict(tables) | {"collectives": schema.COLLECTIVES.empty(), "steps": schema.STEPS.empty()})
-    comm, compute, both = _inside(steps, found.comm, found.compute)
+    comm, compute, both = _inside(steps, _with_calls(found.comm, tables["spans"]), found.compute)
     frame = pd.DataFrame({
         "rank": steps.rank, "step": steps.step, "comm_ms": comm / MS, "compute_ms": (compute - both) / MS, "overlap_ms": both / MS,
         "exposed_ms": (comm - both) / MS, "other_ms": (steps.end - steps.start - comm - compute + both) / MS,
@@ -110,6 +113,38 @@ def _tensorboard(tables: Tables, keys: tuple[str, ...]) -> pd.DataFrame:
     done = frame.groupby(list(keys), sort=True).mean().drop(columns=[key for key in ("rank", "step") if key not in keys]).reset_index()
     done["overlap_ratio"] = done["overlap_ms"] / done["comm_ms"].where(done["comm_ms"] > 0)
     return done.assign(source="profiler")
+
+
+def _with_calls(comm: Events, spans: pa.Table) -> Events:
+    """Communication with the host's calls of it, as the plugin adds them."""
+    found, names = codes(spans, "name")
+    called = np.array([name.startswith(("nccl:", "gloo:")) for name in names] + [False], dtype=bool)[found]
+    calls = spans.filter(pa.array(called & is_any(spans, "kind", ["annotation"]) & (ints(spans, "thread") != NONE)))
+    more = events(calls, np.zeros(len(calls), np.int64))
+    rank, step, start, end = (np.concatenate((getattr(comm, name), getattr(more, name))) for name in ("rank", "step", "start", "end"))
+    return Events(rank, step, start, end, np.zeros(len(rank), np.int64), {}, {})
+
+
+def waits(found: Waits, keys: tuple[str, ...]) -> pd.DataFrame:
+    """The Synchronizing/Communication Overview of torch-tb-profiler 0.4.3's distributed view: means per step.
+
+    transfer_ms = Data Transfer Time = union over the step's collectives of the last part of each, as long as the
+    shortest duration over ranks; wait_ms = Synchronizing Time = union of the collectives - transfer.
+    """
+    import pandas as pd
+
+    if not set(keys) <= {"rank", "step"}:
+        message = f"convention 'tensorboard' knows rank and step only, not {keys}; choose by from those"
+        raise DtscopeError(message)
+    rank, step = ints(found.rows, "rank"), ints(found.rows, "step")
+    groups = Groups.by((rank, step))
+    axis = Axis.of(groups.count, (groups.of_row, found.start, found.end))
+    busy = axis.lengths(axis.union(groups.of_row, found.start, found.end))
+    moved = axis.lengths(axis.union(groups.of_row, found.end - found.transfer, found.end))
+    frame = pd.DataFrame({"rank": groups.keys[0], "step": groups.keys[1], "wait_ms": (busy - moved) / MS, "transfer_ms": moved / MS})
+    frame = frame[frame["step"] != NONE]
+    done = frame.groupby(list(keys), sort=True)[["wait_ms", "transfer_ms"]].mean()
+    return done.reset_index()
 
 
 def _device_steps(tables: Tables) -> Events:

@@ -64,6 +64,7 @@ class _Trace:
         self.host = columns.host.joined()
         self.device = columns.device.joined()
         self.words = list(columns.names)
+        self.texts = rows.texts(self.words)
         window = _WINDOW.fullmatch(path.name)
         self.timeline = timeline(columns.names, self.host, int(window[1]) if window else None)
         self.launch = _launches(self.host, self.device)
@@ -116,7 +117,7 @@ class _Trace:
             "rank": self.rank,
             "step": rows.optional(step),
             "kind": rows.coded(kinds, [kind.name for kind in SpanKind]),
-            "name": rows.coded(side.name, self.words),
+            "name": rows.coded(side.name, self.texts),
             "start_ns": side.start + self.base,
             "end_ns": side.end + self.base,
             "correlation": rows.optional(side.correlation),
@@ -189,7 +190,7 @@ class _Trace:
             "kind": rows.coded(np.where(loader[chosen], 0, 1), ("input", "host_sync")),
             "start_ns": self.host.start[chosen] + self.base,
             "end_ns": self.host.end[chosen] + self.base,
-            "detail": rows.coded(self.host.name[chosen], self.words),
+            "detail": rows.coded(self.host.name[chosen], self.texts),
         }
         return rows.from_columns("host", len(chosen), columns)
 

@@ -49,18 +49,23 @@ def optional(values: np.ndarray[Any, Any], absent: int = -1) -> pa.Array:
     return arrays.of_numpy(values, missing if missing.any() else None)
 
 
-def coded(codes: np.ndarray[Any, Any], words: Sequence[str]) -> pa.DictionaryArray:
+def texts(words: Sequence[str]) -> pa.Array:
+    """Words for `coded`, made once for several columns."""
+    return arrays.column(words, pa.utf8())
+
+
+def coded(codes: np.ndarray[Any, Any], words: Sequence[str] | pa.Array) -> pa.DictionaryArray:
     """Text as a dictionary array; code -1 is null."""
     if not len(codes) or codes.max() < 0:
         return no_text(len(codes))
     codes = codes.astype(np.int32, copy=False)
     missing = codes < 0 if codes.min() < 0 else None
-    return pa.DictionaryArray.from_arrays(arrays.of_numpy(codes, missing), arrays.column(words, pa.utf8()))
+    return pa.DictionaryArray.from_arrays(arrays.of_numpy(codes, missing), words if isinstance(words, pa.Array) else texts(words))
 
 
 def no_text(rows: int) -> pa.DictionaryArray:
     """Nulls that fit to what `coded` makes."""
-    return pa.DictionaryArray.from_arrays(nulls(pa.int32(), rows), arrays.column([], pa.utf8()))
+    return pa.DictionaryArray.from_arrays(nulls(pa.int32(), rows), texts([]))
 
 
 def note(kind: str, name: str, text: str, rank: int = NO_RANK, value: float | None = None) -> dict[str, Any]:

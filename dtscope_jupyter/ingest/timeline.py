@@ -13,10 +13,11 @@ import numpy as np
 from dtscope_jupyter import intervals
 
 if TYPE_CHECKING:
-    from dtscope_jupyter.ingest.columns import Names, Spans
+    from dtscope_jupyter.ingest.columns import Bools, Names, Spans
     from dtscope_jupyter.intervals import Ints, Set
 
-_STEP = re.compile(r"ProfilerStep#(\d{1,15})")
+_MARK = "ProfilerStep#"
+_STEP = re.compile(_MARK + r"(\d{1,15})")
 _BACKWARD = "autograd::engine::evaluate_function"
 _OPTIMIZER = "Optimizer.step#"
 _ENGINE_GAP_NS = 200_000
@@ -79,8 +80,9 @@ def timeline(names: Names, host: Spans, first_step: int | None) -> Timeline:
 
 
 def _steps(names: Names, host: Spans) -> tuple[Ints, Ints, Ints]:
-    numbers = {code: int(match[1]) for name, code in names.items() if (match := _STEP.fullmatch(name))}
-    rows = np.flatnonzero(np.isin(host.name, list(numbers)))
+    marks = ((name, code) for name, code in names.items() if name.startswith(_MARK))
+    numbers = {code: int(match[1]) for name, code in marks if (match := _STEP.fullmatch(name))}
+    rows = np.flatnonzero(_any_of(names, host, list(numbers)))
     rows = rows[np.argsort(host.start[rows], kind="stable")]
     step = np.array([numbers[code] for code in host.name[rows].tolist()], np.int64)
     _, first = np.unique(step, return_index=True)
@@ -89,9 +91,15 @@ def _steps(names: Names, host: Spans) -> tuple[Ints, Ints, Ints]:
 
 
 def _named(names: Names, host: Spans, prefix: str) -> Set:
-    codes = [code for name, code in names.items() if name.startswith(prefix)]
-    rows = np.isin(host.name, codes)
+    rows = _any_of(names, host, [code for name, code in names.items() if name.startswith(prefix)])
     return host.start[rows], host.end[rows]
+
+
+def _any_of(names: Names, host: Spans, codes: list[int]) -> Bools:
+    wanted = np.zeros(len(names), bool)
+    wanted[codes] = True
+    found: Bools = wanted[host.name]
+    return found
 
 
 def _closed(spans: Set) -> Set:
