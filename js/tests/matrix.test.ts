@@ -6,29 +6,8 @@ import { drawMap } from "../src/mapdraw";
 import { geometry, type MapState, margin } from "../src/mapgeometry";
 import { ESTIMATED, PROFILED, RECORDED, StepMatrix } from "../src/matrix";
 import { colorsOf } from "../src/palette";
-import { fitted, type Pen } from "../src/pen";
-
-/** Keeps the texts and circles that are drawn; every letter is 6 px wide. */
-class Notes implements Pen {
-  readonly texts: { text: string; x: number; y: number }[] = [];
-  circles = 0;
-  rect(): void {}
-  frame(): void {}
-  line(): void {}
-  circle(): void {
-    this.circles++;
-  }
-  text(text: string, x: number, y: number): void {
-    this.texts.push({ text, x, y });
-  }
-  raster(): void {}
-  within(_x: number, _y: number, _w: number, _h: number, draw: () => void): void {
-    draw();
-  }
-  measure(text: string): number {
-    return 6 * text.length;
-  }
-}
+import { fitted } from "../src/pen";
+import { Notes } from "./notes";
 
 function drawn(matrix: StepMatrix, more: Partial<MapState> = {}, gutter = 0): Notes {
   const notes = new Notes();
@@ -109,7 +88,7 @@ describe("groups in the map", () => {
         expect(names[0].text.startsWith("host-0")).toBe(true);
         expect(notes.texts.map((t) => t.text)).toContain("host");
         names.slice(1).forEach((t, i) => expect(t.y - names[i].y).toBeGreaterThanOrEqual(13));
-        for (const t of names) expect(t.x + 6 * t.text.length).toBeLessThanOrEqual(100);
+        for (const t of names) expect(t.right).toBeLessThanOrEqual(100);
       }),
     );
   });
