@@ -37,12 +37,12 @@ def settle(parts: Iterable[Part]) -> tuple[list[Part], list[dict[str, Any]]]:
 
     Two traces of one rank are two windows if they don't overlap in time, whose steps then count on where they
     collide; of overlapping ones the first stands. Dumps of one rank are all used (`combine` drops what they share).
-    Traces of several jobs are put together all the same, and a note says so (`jobs.notes`).
+    Of traces of several jobs those of the newest are used, and a note names the others (`jobs.newest`).
     """
     parts = list(parts)
     _number(parts)
     used: list[Part] = []
-    notes = jobs.notes(parts)
+    parts, notes = jobs.newest(parts)
     last: dict[int, Part] = {}
     for part in sorted(parts, key=lambda part: (part.rank, part.first_ns or 0, part.path)):
         before = last.get(part.rank)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A log of NCCL_DEBUG=INFO -> the same graph as `topology`, and what each communicator set up.
 
-Graph attributes: `version`; `network` (Socket, IB, ...); `paths`, a dict (node, node) -> {hops, bandwidth, type};
+Graph attributes: `version`; `network` (Socket, IB, ...); `variables` (NCCL_* that were set); `paths`, a dict
+(node, node) -> {hops, bandwidth, type};
 `communicators`, a list of dicts: id, size, ranks (global node of each rank), channels, rings (channel -> ranks in
 order), trees (channel -> list of (parent, child)), connections (source, destination, channel, transport), tuning
 (operation, algorithm, protocol, latency_us, bandwidth), choices (operation, bytes, algorithm, protocol, channels).
@@ -42,6 +43,7 @@ _PATH = re.compile(rf"({_NODE}) \((\d+)/([\d.]+)/(\w+)\)")
 _RING = re.compile(r"Channel (\d+)/(\d+) :((?: +\d+)+)\s*$")
 _TREE = re.compile(r"\[(\d+)\] (-?\d+)/(-?\d+)/(-?\d+)->(-?\d+)->(-?\d+)")
 _CONNECTION = re.compile(r"Channel (\d+)/\d+ : (\d+)\[\w+\] -> (\d+)\[\w+\] (?:\[(?:send|receive)\] )?via (\S+)")
+_VARIABLE = re.compile(r"(NCCL_\w+) set by environment to (\S+)")
 _CHANNELS = re.compile(r"(\d+) coll channels")
 _CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
 _ROW = re.compile(r"\s*(Algorithm|Protocol|Broadcast|Reduce|AllGather|ReduceScatter|AllReduce)\s+\|(.*)\|\s*$")
@@ -92,6 +94,8 @@ class _Log:
             self.graph.graph["version"] = match[1]
         elif match := re.match(r"Using network (\S+)", text):
             self.graph.graph["network"] = match[1]
+        elif match := _VARIABLE.search(text):
+            self.graph.graph.setdefault("variables", {})[match[1]] = match[2].rstrip(".")
         for pattern, taker in self._takers:
             if match := pattern.match(text):
                 taker(process, match)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dtscope_jupyter.run import Run
 
-SAID = "Traces of several jobs (2 folders) were opened as one run; open one folder for its findings."
+SAID = "Traces of 2 jobs lie here: this is the newest, part1; for another open its folder (part0)."
 
 
 def opened(folder: Path, threads: tuple[int, int], apart_ns: int = 10**10) -> Run:
@@ -34,6 +34,15 @@ def test_several_jobs_are_told(tmp_path: Path) -> None:
     assert SAID in str(run.diagnose()).splitlines()
     assert f"!! {SAID}" in str(run.report()).splitlines()
     assert run.diagnose().to_dict()["remarks"] == [SAID]
+
+
+def test_only_the_newest_job_is_opened(tmp_path: Path) -> None:
+    run = opened(tmp_path, (41, 77))
+    assert set(run.table("spans")["thread"].dropna()) == {77}
+    assert len(run.table("steps")) == len(open_run(tmp_path / "part1").table("steps"))
+    older = open_run(tmp_path / "part0")
+    assert set(older.table("spans")["thread"].dropna()) == {41}
+    assert older.diagnose().remarks == ()
 
 
 def test_several_jobs_of_the_same_time_are_told(tmp_path: Path) -> None:
