@@ -21,7 +21,7 @@ from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.columns import NONE
 from dtscope_jupyter.diagnosis.evidence import Evidence
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks
-from dtscope_jupyter.diagnosis.pending import LEAST_S, Pending, exits, groups, known_ranks, pending, point_to_point
+from dtscope_jupyter.diagnosis.pending import LEAST_S, Pending, exit_times, exits, groups, known_ranks, pending, point_to_point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -131,24 +131,38 @@ def _guilty(evidence: Evidence, graph: _Graph) -> set[int]:
 
 
 def _cause(evidence: Evidence, stuck: list[Pending], graph: _Graph, rank: int) -> str:
-    ended = exits(evidence.tables).get(rank)
-    if ended is not None:
+    ended, caught = exits(evidence.tables).get(rank), _caught(evidence, stuck, rank)
+    if ended is not None and exit_times(evidence.tables).get(rank, NONE) < caught:
         return "never_called" if ended == 0 else "process_died"
     if rank in graph.awaited(graph.device):
         return "device_stuck"
     if rank in graph.unseen:
         return "unknown"
-    return "never_called" if _went_on(evidence, stuck, rank) else "host_stuck"
+    return "never_called" if _went_on(evidence, stuck, rank, caught) else "host_stuck"
 
 
-def _went_on(evidence: Evidence, stuck: list[Pending], rank: int) -> bool:
-    """Whether the rank began other collectives after its peers had begun to wait for it."""
+def _caught(evidence: Evidence, stuck: list[Pending], rank: int) -> int:
+    """When a stack caught the rank alive while others waited for it: what it did afterwards, as the run was ended, is no cause of the hang.
+
+    The end of time where no stack did.
+    """
+    since = min((each.since_ns for each in stuck if rank in (*each.missing, *each.behind)), default=NONE)
+    host = evidence.tables["host"]
+    mine = columns.is_any(host, "kind", ("stack",)) & (columns.ints(host, "rank") == rank)
+    seen = columns.ints(host, "start_ns")[mine]
+    seen = seen[seen > since + _WENT_ON_NS]
+    return int(seen.min()) if since != NONE and len(seen) else int(np.iinfo(np.int64).max)
+
+
+def _went_on(evidence: Evidence, stuck: list[Pending], rank: int, until: int) -> bool:
+    """Whether the rank began other collectives after its peers had begun to wait for it, and before `until`."""
     waited = [each.since_ns for each in stuck if rank in each.missing]
     if not waited:
         return False
     table = evidence.tables["collectives"]
     mine = columns.ints(table, "rank") == rank
-    newest = max(int(columns.ints(table, column)[mine].max(initial=NONE)) for column in ("enqueue_ns", "start_ns"))
+    begun = np.concatenate([columns.ints(table, column)[mine] for column in ("enqueue_ns", "start_ns")])
+    newest = int(begun[begun < until].max(initial=NONE))
     return newest > min(waited) + _WENT_ON_NS
 
 

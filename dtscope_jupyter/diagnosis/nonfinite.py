@@ -62,8 +62,7 @@ def _gradient(evidence: Evidence) -> Finding | None:
 def _who(evidence: Evidence, ranks: tuple[int, ...], first: int, good: int | None) -> str:
     """What the sighting tells of the rank that began it."""
     if len(ranks) < len(evidence.ranks):
-        alone = ", before they are averaged" if _local(evidence, first) else " after they were averaged; the other ranks' are finite"
-        return alone
+        return ", before they are averaged" if _local(evidence, first) else " after they were averaged; the other ranks' are finite"
     if len(ranks) == 1:
         return ""
     spread = good is not None and good < first - 1
@@ -140,10 +139,10 @@ def _loss(evidence: Evidence) -> Finding | None:
         return None
     step, ranks = found[0][0], tuple(sorted({rank for _, rank, _ in found}))
     good = _last_good_loss(notes, step)
-    told = {"first_step": step, "not_before": None if good is None else good + 1, "last_good_step": good}
+    dated = {"first_step": step, "not_before": None if good is None else good + 1, "last_good_step": good}
     since = f"since step {step}" if good in (None, step - 1) else f"since step {step}; it was last given, and finite, in step {good}"
     sentence = f"{name_ranks(ranks, len(evidence.expected_ranks))}: the loss is not finite {since}."
-    return _finding("loss", ranks, step, told, sentence)
+    return _finding("loss", ranks, step, dated, sentence)
 
 
 def _last_good_loss(notes: Any, first: int) -> int | None:

@@ -126,6 +126,14 @@ def exits(tables: Mapping[str, pa.Table]) -> dict[int, float]:
     return {int(rank): float(code) if np.isfinite(code) else 1.0 for rank, code in zip(ranks, codes, strict=True)}
 
 
+def exit_times(tables: Mapping[str, pa.Table]) -> dict[int, int]:
+    """When each rank of which a note tells the exit ended, ns; only those of which the time is known."""
+    notes = tables["notes"]
+    time = columns.ints(notes, "time_ns")
+    chosen = columns.is_any(notes, "kind", ("exit",)) & (time != NONE)
+    return dict(zip(columns.ints(notes, "rank")[chosen].tolist(), time[chosen].tolist(), strict=True))
+
+
 def point_to_point(tables: Mapping[str, pa.Table]) -> set[int]:
     """Ranks with an open send or receive: they wait for their peer."""
     table = tables["collectives"]

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     import networkx as nx
     import pyarrow as pa
 
+_MOSTLY = 0.5
+_STAYS = ("hang", "desync", "nonfinite", "insufficient_data")
+_PAUSES, _HEALS_S, _ONCE_S = 2, 1.0, 10.0
+"""Live, a finding goes after a second and two steps, or twice its longest pause, without its fault; a single event after ten."""
 _NOTHING = 0.001
 """A late rank that costs less than this share of a step costs nothing."""
 _ORDER = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -52,10 +56,25 @@ def diagnose(tables: Mapping[str, pa.Table], *, topology: nx.MultiGraph[str] | N
     found = _worth(_costs(evidence, _find(evidence)), evidence.steps.typical_ms if len(evidence.steps.ids) else 0.0)
     found = [straggler.priced(each) if each.kind == "straggler" else each for each in found]
     found += insufficient_data.find(evidence, verdict=bool(found))
+    if live:
+        found = [each for each in found if not _healed(evidence, each)]
     found.sort(key=lambda each: (_ORDER[each.severity], -_weight(each), each.kind, each.cause, each.ranks))
     usable = int(evidence.steps.usable.sum()) if len(evidence.steps.ids) else 0
     typical = evidence.steps.typical_ms if usable else 0.0
     return Diagnosis(found, evidence.ranks.tolist(), usable, typical, remarks=_remarks(evidence))
+
+
+def _healed(evidence: Evidence, finding: Finding) -> bool:
+    """Whether a fault of time has not been seen for longer than it ever paused, some steps and seconds: a live view lets it go."""
+    at = evidence.steps.index(np.array(finding.steps, np.int64))
+    at = at[at >= 0]
+    if not len(at) or finding.kind in _STAYS:
+        return False
+    ends = evidence.steps.end.max(0)
+    pause = int(np.diff(at).max(initial=1))
+    behind = len(ends) - 1 - int(at[-1])
+    age_s = float(ends.max() - ends[at[-1]]) / 1e9
+    return behind > _PAUSES * pause and age_s > (_ONCE_S if len(at) == 1 else _HEALS_S)
 
 
 def _worth(found: list[Finding], typical_ms: float) -> list[Finding]:
@@ -81,10 +100,22 @@ def _find(evidence: Evidence) -> list[Finding]:
     late = straggler.find(evidence)
     slow = slow_link.find(evidence)
     overlap = low_overlap.find(evidence, slow)
-    beside = [] if late else contention.find(evidence)
+    unlike = any(each.cause in ("compute", "slow_device") for each in late)
+    beside = [each for each in contention.find(evidence) if each.cause != "sm" or not unlike]
+    slow = [each for each in slow if not _explained(each, beside)]
     copied = implicit_copy.find(evidence)
     late = [each for each in late if not _is_copy(each, copied)]
     return [*apart, *stuck, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *copied]
+
+
+def _explained(slow: Finding, beside: list[Finding]) -> bool:
+    """Whether a link is slow by what else uses it at the time: other groups of the run or somebody else."""
+    steps, groups = set(slow.steps), set(slow.evidence["process_groups"])
+    return any(
+        groups <= set(each.evidence.get("process_groups", ())) and len(steps & set(each.steps)) >= _MOSTLY * len(steps)
+        for each in beside
+        if slow.cause != "transport"
+    )
 
 
 def _is_copy(late: Finding, copied: list[Finding]) -> bool:

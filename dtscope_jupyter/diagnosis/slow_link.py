@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtscope_jupyter.diagnosis import links, slow_network
+from dtscope_jupyter.diagnosis import links, slow_network, slow_pair, transport
 from dtscope_jupyter.diagnosis.finding import Finding, milliseconds, name_ranks, severity
 from dtscope_jupyter.diagnosis.late import stretch
 from dtscope_jupyter.diagnosis.steps import position
@@ -59,6 +59,47 @@ class _Slow:
 
 def find(evidence: Evidence) -> list[Finding]:
     """Slow groups, those that are slow alike in one finding; of several ways to see that one is slow, the first that does."""
+    found = _measured(evidence)
+    pair = None if found else _pair(evidence)
+    return transport.explain(evidence, [*found, *([pair] if pair else [])], ADVICE["transport"])
+
+
+def _pair(evidence: Evidence) -> Finding | None:
+    """The pair of ranks whose messages are slow, as far as anybody waits for them."""
+    pair = slow_pair.find(evidence) if len(evidence.steps.ids) else None
+    if pair is None:
+        return None
+    exposed = evidence.steps.column("exposed_ms")[position(evidence.ranks, np.array(pair.ranks))]
+    paid = np.where(np.isfinite(exposed).any(0), np.nan_to_num(exposed).max(0), np.inf)
+    touched = np.flatnonzero((pair.lost > 0) & evidence.steps.usable)
+    typical = evidence.steps.typical_ms
+    cost = float(np.minimum(pair.lost, paid)[touched].mean()) if len(touched) else 0.0
+    if cost < _SHARE * typical:
+        return None
+    told = {
+        "ratio": pair.ratio,
+        "gb_s": pair.gb_s,
+        "usual_gb_s": pair.usual_gb_s,
+        "pairs": pair.pairs,
+        "step_ms": typical,
+        "process_groups": [],
+    }
+    return Finding(
+        kind="slow_link",
+        cause="bandwidth",
+        ranks=pair.ranks,
+        severity=severity(cost, typical),
+        confidence=0.8,
+        cost_ms=cost,
+        steps=evidence.step_numbers(touched),
+        evidence=told,
+        advice=ADVICE["bandwidth"],
+        sentence=f"{name_ranks(pair.ranks)}: messages between them take {pair.ratio:.2g} times as long a byte as between the other "
+        f"{pair.pairs - 1} pairs, {milliseconds(cost)} a step.",
+    )
+
+
+def _measured(evidence: Evidence) -> list[Finding]:
     if not evidence.pairs.count or not len(evidence.steps.ids):
         return []
     transfers = links.Transfers(evidence)

@@ -122,13 +122,16 @@ def _alone(late: Late, row: int, usable: Ints) -> _Suspect | None:
         return None
     period = rhythm(late.evidence.steps.ids[usable[far]])
     pattern = f"every {period} steps" if period else ("one step" if len(far) == 1 else "some steps")
-    return _Suspect(row, usable[far], pattern, common=not period and _happens_to_all(late, row, usable, len(far)))
+    return _Suspect(row, usable[far], pattern, common=not period and _happens_to_all(late, row, usable, usable[far]))
 
 
-def _happens_to_all(late: Late, row: int, usable: Ints, count: int) -> bool:
-    """Whether some other rank is far behind at half as many times: then it is the machine's noise and no rank's fault."""
-    rest = np.nan_to_num(np.delete(late.net[:, usable], row, axis=0)) > _far(late)
-    return bool(rest.sum(1).max(initial=0) >= count / 2)
+def _happens_to_all(late: Late, row: int, usable: Ints, columns: Ints) -> bool:
+    """Whether another rank is as far behind, by half, at half as many times and without rhythm: then it is noise and no rank's fault."""
+    net = np.nan_to_num(late.net[:, usable])
+    alike = net > max(_far(late), float(np.median(late.net[row, columns])) / 2)
+    alike[row] = False
+    often = np.flatnonzero(alike.sum(1) >= len(columns) / 2)
+    return any(not rhythm(late.evidence.steps.ids[usable[alike[one]]]) for one in often.tolist())
 
 
 def _far(late: Late) -> float:

@@ -21,6 +21,8 @@ BEGIN_NS = 1_700_000_000_000_000_000
 PARAMETERS = 4
 _ALIVE_MS = 60_000.0
 _NORM = 3.0
+_SAMPLE_STEPS = 4
+_AHEAD_NS = 200_000
 
 
 class Assembly:
@@ -40,6 +42,7 @@ class Assembly:
             "groups": self._groups(),
             "clocks": self._clocks(),
             "devices": self._devices(),
+            "spans": self._spans(),
             "parameters": self._parameters(),
         }
         return {**schema.empty_tables(), **filled}
@@ -148,8 +151,47 @@ class Assembly:
         if self.cluster.device:
             columns["clock_mhz"] = 1980.0 * np.array([slow.get(int(one), 1.0) for one in rank])
             columns["device"] = [f"cuda:{one % self.cluster.ranks_per_host}" for one in rank]
-            return fill("devices", columns, name=self.cluster.device)
-        return fill("devices", columns, device="cpu")
+            samples = fill("devices", columns, name=self.cluster.device)
+        else:
+            samples = fill("devices", columns, device="cpu")
+        return pa.concat_tables([samples, self._counters()]) if self.cluster.counters else samples
+
+    def _counters(self) -> pa.Table:
+        """What each host's link carried since the last sample, four steps ago: the run's own bytes, and an outsider's."""
+        first = self.ranks[:: self.cluster.ranks_per_host]
+        own = 2 * sum(item.bytes for item in self.cluster.items) * _SAMPLE_STEPS
+        rows: dict[str, list[Any]] = {"rank": [], "time": [], "rate": []}
+        for step in range(_SAMPLE_STEPS, len(self.played.start), _SAMPLE_STEPS):
+            lasted = self.played.start[step][first] - self.played.start[step - _SAMPLE_STEPS][first]
+            before = range(step - _SAMPLE_STEPS, step)
+            foreign = sum(fault.cause == "link" for each in before for fault in self.cluster.of("contention", each))
+            rows["rank"].append(first)
+            rows["time"].append(self.played.start[step][first])
+            rows["rate"].append(own / lasted * 1e3 + foreign / _SAMPLE_STEPS * self.cluster.link_gb_s * 0.5e9)
+        if not rows["rank"]:
+            return schema.TABLES["devices"].empty()
+        rank = np.concatenate(rows["rank"])
+        rate = np.concatenate(rows["rate"])
+        columns = {"rank": rank, "time_ns": self.time(np.concatenate(rows["time"]), rank), "link_rx_bytes_s": rate, "link_tx_bytes_s": rate}
+        return fill("devices", columns, device="cuda:0" if self.cluster.device else "cpu", name=self.cluster.device)
+
+    def _spans(self) -> pa.Table:
+        """Kernels and their launches, on one stream a rank."""
+        kernels = self.played.kernels
+        if not kernels:
+            return schema.TABLES["spans"].empty()
+        rank = np.tile(self.ranks, len(kernels))
+        start, end = self.time(_join([each[2] for each in kernels]), rank), self.time(_join([each[3] for each in kernels]), rank)
+        columns = {
+            "rank": rank,
+            "step": np.repeat([each[0] for each in kernels], len(self.ranks)),
+            "name": np.repeat([f"gemm_{each[1]}" for each in kernels], len(self.ranks)),
+            "start_ns": start,
+            "end_ns": end,
+            "launch_ns": start - _AHEAD_NS,
+        }
+        launched = {"rank": rank, "step": columns["step"], "start_ns": start - _AHEAD_NS, "end_ns": start - _AHEAD_NS + 5000}
+        return pa.concat_tables([fill("spans", columns, kind="compute", stream=7), fill("spans", launched, kind="launch", name="launch")])
 
     def _parameters(self) -> pa.Table:
         rank, parameter = np.repeat(self.ranks, PARAMETERS), np.tile(np.arange(PARAMETERS), len(self.ranks))

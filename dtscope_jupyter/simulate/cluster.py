@@ -36,7 +36,9 @@ class Cluster:
 
     With `tensor` > 1 neighbours of so many ranks form tensor-parallel groups that all-reduce activations, and gradients are
     all-reduced across them. `device` is the model's name where the ranks have GPUs, None on CPUs. With `sampled` > 1 the host runs
-    ahead of its device, and only one step in so many has rows of its collectives, as our recorder does on devices.
+    ahead of its device, and only one step in so many has rows of its collectives, as our recorder does on devices. `spans` adds a
+    profiler's kernels, `counters` samples of what each host's link carries, `second_group` a process group of all ranks with
+    a collective of its own in each forward (beside the buckets where contention of process groups makes it so).
     """
 
     world_size: int = 4
@@ -56,6 +58,9 @@ class Cluster:
     clock_spread_ms: float = 0.0
     device: str | None = "NVIDIA H200"
     sampled: int = 1
+    spans: bool = False
+    counters: bool = False
+    second_group: bool = False
     faults: tuple[Fault, ...] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
@@ -84,7 +89,14 @@ class Cluster:
             )
             for number in range(count)
         ]
-        return (*self._activations, *buckets)
+        return (*self._activations, *self._second, *buckets)
+
+    @cached_property
+    def _second(self) -> tuple[Item, ...]:
+        if not self.second_group:
+            return ()
+        everybody = np.zeros(self.world_size, np.int64)
+        return (Item(1 / 6, everybody, ("ep",), self.gradient_bytes // 4, blocking=False, bucket=None, phase="forward"),)
 
     @cached_property
     def _activations(self) -> tuple[Item, ...]:

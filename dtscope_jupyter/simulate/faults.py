@@ -14,6 +14,7 @@ HANGS = ("host_stuck", "never_called", "process_died", "device_stuck")
 CAUSES: dict[str, tuple[str, ...]] = {
     "straggler": STRAGGLERS,
     "slow_link": ("transport", "bandwidth"),
+    "contention": ("link", "sm", "process_group"),
     "low_overlap": ("one_bucket",),
     "implicit_copy": ("non_contiguous",),
     "hang": HANGS,
@@ -27,8 +28,8 @@ CAUSES: dict[str, tuple[str, ...]] = {
 class Fault:
     """One fault: `kind` and `cause` as a finding has them, the ranks that suffer it, and when.
 
-    `size` is a share of the step for a straggler, a factor for a slow link, else unused. It touches every `every`-th step
-    from `first` on, `last` excluded (None: to the end).
+    `size` is a share of the step for a straggler, a factor for a slow link and for contention, else unused. It touches every
+    `every`-th step from `first` on, `last` excluded (None: to the end).
     """
 
     kind: str

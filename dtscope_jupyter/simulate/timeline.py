@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 _SLOW_CLOCK = 0.6
+_KERNELS, _NAMES, _USUAL_BESIDE = 48, 4, 1.1
+"""Kernels a step, their names, and how much longer they take beside a collective in a healthy run (H200: 1.1 to 1.25)."""
 _LAUNCHES = 0.3
 """A host launches a step's kernels in this share of the time that its device takes for them."""
 
@@ -39,6 +41,8 @@ class Played:
     """Of each step and item: enqueue, start, end."""
     host: list[tuple[Ints, int, str, Reals, Reals]] = field(default_factory=list)
     """Ranks, step, kind, starts and ends of what hosts did instead of launching work."""
+    kernels: list[tuple[int, int, Reals, Reals]] = field(default_factory=list)
+    """Step, number of the name, starts and ends by rank."""
 
 
 class Player:
@@ -125,40 +129,66 @@ class Player:
         """
         free, exposed, done = np.full_like(clock, -np.inf), np.zeros_like(clock), 0.0
         calls = []
+        beside = self._beside(step)
         for item in self.cluster.items:
-            clock = clock + (item.at - done) * compute
+            clock = self._kernels(step, clock, (item.at - done) * compute, free)
             done = item.at
+            if item.names == ("ep",):
+                after = clock + (0.4 * compute if beside > 1 else 0)
+                calls.append((clock.copy(), after, self._meet(step, item, after, beside)))
+                continue
             enqueue = host + _LAUNCHES * item.at * self.cluster.compute_ms if self.cluster.sampled > 1 else clock.copy()
             start = np.maximum(clock, free)
-            end = self._meet(step, item, start)
+            end = self._meet(step, item, start, beside)
             calls.append((enqueue, start, end))
             if item.blocking:
                 self._waits(step, clock, end)
                 exposed += end - clock
                 clock = end.copy()
             free = end
-        clock = clock + (1 - done) * compute
+        clock = self._kernels(step, clock, (1 - done) * compute, free)
         after = np.maximum(clock, free)
         self._waits(step, clock, after)
         self.played.calls.append(calls)
         return after, exposed + after - clock
 
+    def _kernels(self, step: int, clock: Reals, length: Reals, free: Reals) -> Reals:
+        """Compute of so long, in kernels if a profiler looks: those beside communication take longer."""
+        if not self.cluster.spans:
+            return clock + length
+        slower = max((fault.size for fault in self.cluster.of("contention", step) if fault.cause == "sm"), default=_USUAL_BESIDE)
+        count = max(round(float(np.median(length)) / self.cluster.compute_ms * _KERNELS), 1)
+        for number in range(count):
+            each = length / count * np.exp(0.3 * self.cluster.noise * self.generator.standard_normal(len(clock)))
+            end = clock + each * np.where(clock < free, slower, 1.0)
+            self.played.kernels.append((step, number % _NAMES, clock.copy(), end.copy()))
+            clock = end
+        return clock
+
+    def _beside(self, step: int) -> float:
+        """How many times as long collectives of two groups take in this step, as they share time; 1 where they don't."""
+        return max((fault.size for fault in self.cluster.of("contention", step) if fault.cause == "process_group"), default=1.0)
+
     def _waits(self, step: int, starts: Reals, ends: Reals) -> None:
         rows = np.flatnonzero(ends > starts)
         self.played.host.append((rows, step, "collective_wait", starts[rows].copy(), ends[rows].copy()))
 
-    def _meet(self, step: int, item: Item, start: Reals) -> Reals:
+    def _meet(self, step: int, item: Item, start: Reals, beside: float = 1.0) -> Reals:
         """When an item's collectives end: the last start in each group, and the transfer."""
         last = np.full(len(item.names), -np.inf)
         np.maximum.at(last, item.partition, start)
         size = np.bincount(item.partition)
         transfer = np.array([self.cluster.transfer_ms(item, int(n)) for n in size]) * self._links(step, item)
+        if item.names == ("ep",) or (self.cluster.second_group and item.bucket in (1, 2)):
+            transfer = transfer * beside
         transfer *= np.exp(2 * self.cluster.noise * self.generator.standard_normal(len(size)))
         spread = 0.002 * self.generator.random(self.cluster.world_size)
         return np.asarray((last + transfer)[item.partition] + spread)
 
     def _links(self, step: int, item: Item) -> Reals:
         factor = np.ones(len(item.names))
+        for fault in self.cluster.of("contention", step):
+            factor *= fault.size if fault.cause == "link" else 1.0
         for fault in self.cluster.of("slow_link", step):
             hit = np.unique(item.partition[self._rows(fault)]) if fault.ranks else np.arange(len(item.names))
             whole = [group for group in hit if not fault.ranks or set(np.flatnonzero(item.partition == group)) == set(fault.ranks)]

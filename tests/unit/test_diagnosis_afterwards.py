@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from analysis_rows import at, collective, step, tables, wait
@@ -138,3 +139,35 @@ def test_a_run_without_steps_says_so_in_words() -> None:
     (finding,) = diagnose(tables(steps=[{"rank": 0, "step": 0, "start_ns": at(0)}, {"rank": 1, "step": 0, "start_ns": at(0)}])).findings
     assert finding.cause == "missing_steps"
     assert finding.sentence == "No whole step of several ranks was recorded, so there is no verdict."
+
+
+HUNG = Fault("hang", "host_stuck", (2,), first=5)
+
+
+def ended_by_us(code: float, later_ms: float) -> dict[str, pa.Table]:
+    """A hang whose stacks were saved, and what the stuck rank left as the run was ended after that: a collective and an exit."""
+    found = dict(simulate.run(4, 12, [HUNG]))
+    caught = max(found["host"]["start_ns"].to_pylist())
+    after = caught + round(later_ms * 1e6)
+    last = collective(2, 999, None, None, enqueue_ns=after, state="scheduled", process_group="other", group_size=1)
+    called = pa.Table.from_pylist([last], found["collectives"].schema)
+    exits = [{"rank": 2, "kind": "exit", "time_ns": after, "value": code, "text": "ended"}]
+    found["collectives"] = pa.concat_tables([found["collectives"], called])
+    found["notes"] = pa.Table.from_pylist(exits, found["notes"].schema)
+    return found
+
+
+@pytest.mark.parametrize("code", [0.0, 1.0, -2.0, -15.0])
+@pytest.mark.parametrize("later_ms", [1.0, 3000.0])
+def test_a_stuck_host_stays_one_after_the_run_was_ended(code: float, later_ms: float) -> None:
+    """The stack caught it alive while its peers waited; how it ended when told to is another matter."""
+    assert said(ended_by_us(code, later_ms)) == [("hang", "host_stuck", (2,))]
+
+
+def test_the_same_hang_gets_the_same_verdict_each_time_and_in_any_order_of_rows() -> None:
+    tables = ended_by_us(0.0, 10.0)
+    first = diagnose(tables).to_dict()
+    for seed in range(3):
+        order = np.random.default_rng(seed)
+        mixed = {name: table.take(pa.array(order.permutation(len(table)))) for name, table in tables.items()}
+        assert diagnose(mixed).to_dict()["findings"] == first["findings"]

@@ -108,3 +108,22 @@ def test_a_gradient_made_bad_after_the_average_names_the_one_rank(sampled: int, 
     assert (finding.kind, finding.cause, finding.ranks) == ("nonfinite", "gradient", (1,))
     assert (finding.evidence["not_before"], finding.evidence["first_step"]) == interval
     assert "after they were averaged; the other ranks' are finite" in finding.sentence
+
+
+@pytest.mark.parametrize("sampled", [1, 16])
+@pytest.mark.parametrize("cause", ["compute", "input", "host_stall"])
+def test_live_a_finding_goes_when_its_fault_has_healed(sampled: int, cause: str) -> None:
+    fault = Fault("straggler", cause, (2,), 0.5, first=10, last=40)
+    run = simulate.run(4, 80, [fault], sampled=sampled)
+
+    def until(step: int) -> list[tuple[str, str]]:
+        newest = {
+            name: table.filter(pa.compute.less_equal(table["step"], step)) for name, table in run.items() if "step" in table.column_names
+        }
+        return [(each.kind, each.cause) for each in diagnose({**run, **newest}, live=True).findings]
+
+    assert until(9) == []
+    assert until(30) == [("straggler", cause)]
+    assert until(39) == [("straggler", cause)]
+    assert until(79) == []
+    assert [(each.kind, each.cause) for each in diagnose(run).findings] == [("straggler", cause)]
