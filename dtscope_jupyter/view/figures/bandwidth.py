@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from dtscope_jupyter.analysis.bandwidth import BY, bandwidth
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.view.figures.style import literal
 from dtscope_jupyter.view.text import size
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ def draw(source: Source, style: Style, by: str = "operation") -> go.Figure:
             x=part["bytes"],
             y=part["bus_gb_s"],
             mode="markers",
-            name=str(value),
+            name=literal(value),
             customdata=[(size(b), n) for b, n in zip(part["bytes"], part["collectives"], strict=True)],
             marker={"color": style.series[i % len(style.series)], "symbol": _SIGNS[i % len(_SIGNS)], "size": 9},
-            hovertemplate="%{customdata[0]}: %{y:.3~g} GB/s over %{customdata[1]}<extra>" + str(value) + "</extra>",
+            hovertemplate="%{customdata[0]}: %{y:.3~g} GB/s over %{customdata[1]}<extra>" + literal(value) + "</extra>",
         )
         for i, (value, part) in enumerate(frame.groupby(by, dropna=False, sort=True))
     ]

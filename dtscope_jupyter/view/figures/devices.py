@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.schema import TABLES
+from dtscope_jupyter.view.figures.style import literal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ def _each(frame: pd.DataFrame, style: Style) -> list[go.Scatter]:
             x=part["seconds"],
             y=part["value"],
             mode="lines",
-            name=f"rank {rank} {device}",
+            name=f"rank {rank} {literal(device)}",
             line={"width": 1.8, "color": style.series[i % len(style.series)], "dash": ("solid", "dot", "dash")[i // len(style.series) % 3]},
             hovertemplate="%{x:.1f} s: %{y:.3~g}",
         )

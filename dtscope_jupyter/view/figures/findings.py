@@ -29,7 +29,7 @@ def draw(source: Source, style: Style) -> go.Figure:
         (
             str(f.severity),
             f.sentence,
-            f"{f.kind}<br>{f.cause}".replace("_", " "),
+            f"{f.kind}\n{f.cause}".replace("_", " "),
             several(f.ranks, 4),
             where(f) or UNKNOWN,
             duration(f.cost_ms) if f.cost_ms > 0 else UNKNOWN,

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pyarrow.compute as pc
 
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.view.figures.style import rank_height
+from dtscope_jupyter.view.figures.style import literal, rank_height
 from dtscope_jupyter.view.scene.select import where
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _figure(source: Source, style: Style, frame: pd.DataFrame, value: str, about
         z=finite,
         customdata=numbers,
         x=[f"rank {rank}" for rank in wide.columns],
-        y=[names.get(i, f"parameter {i}") for i in wide.index],
+        y=[literal(names.get(i, f"parameter {i}")) for i in wide.index],
         colorscale=style.scale,
         xgap=1,
         ygap=1 if len(wide) <= 128 else 0,  # noqa: PLR2004

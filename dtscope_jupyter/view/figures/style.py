@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
@@ -60,12 +61,12 @@ class Style:
         made = go.Figure(list(traces))
         made.update_layout(
             template=self.template(),
-            title={"text": f"<b>{title}</b>  <span style='color:{self.colors['quiet']};font-size:13px'>{about}</span>"},
+            title={"text": f"<b>{title}</b>  <span style='color:{self.colors['quiet']};font-size:13px'>{literal(about)}</span>"},
             height=height,
             **layout,
         )
         made.add_annotation(
-            text=caption,
+            text=literal(caption),
             xref="paper",
             yref="paper",
             x=0,
@@ -124,7 +125,7 @@ class Style:
         """What stands for a figure that has nothing to show."""
         made = self.figure([], title, "", "", height=220, xaxis={"visible": False}, yaxis={"visible": False})
         made.add_annotation(
-            text=words,
+            text=literal(words),
             xref="paper",
             yref="paper",
             x=0,
@@ -139,3 +140,8 @@ class Style:
 def rank_height(ranks: int, *, each: int = 28, most: int = 1100) -> int:
     """Height of a figure with a row a rank."""
     return min(max(300, _HEAD + _FOOT + each * ranks), most)
+
+
+def literal(text: object) -> str:
+    """Text of a run as plotly shows it letter by letter: labels, names and hover texts are HTML to it."""
+    return escape(str(text), quote=False)

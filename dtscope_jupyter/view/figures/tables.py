@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 import plotly.graph_objects as go
+
+from dtscope_jupyter.view.figures.style import literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,4 +63,4 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> int:
 
 
 def _plain(text: str) -> str:
-    return escape(text).replace("&lt;br&gt;", "<br>")
+    return literal(text).replace("\n", "<br>")

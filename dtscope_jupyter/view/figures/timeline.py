@@ -15,7 +15,7 @@ from dtscope_jupyter.analysis.overlap import overlap_of
 from dtscope_jupyter.analysis.waits import timed
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.intervals import union
-from dtscope_jupyter.view.figures.style import rank_height
+from dtscope_jupyter.view.figures.style import literal, rank_height
 from dtscope_jupyter.view.scene.calls import Call, calls
 from dtscope_jupyter.view.scene.choose import telling_ranks, telling_step
 from dtscope_jupyter.view.scene.matrix import matrix
@@ -138,7 +138,7 @@ def _thread(made: go.Figure, found: Timeline, style: Style, thread: Call, lanes:
         x=[x for x, _, _ in points],
         y=[y for _, y, _ in points],
         mode="lines+markers",
-        name=f"start of the {thread.operation} most waited for",
+        name=f"start of the {literal(thread.operation)} most waited for",
         line={"color": ink, "width": 1.3},
         marker={"color": style.colors["paper"], "size": 8, "line": {"color": ink, "width": 1.3}},
         hovertemplate="starts at %{x:.4~g} ms<extra></extra>",

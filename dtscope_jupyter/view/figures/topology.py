@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
-from dtscope_jupyter.view.figures.style import rank_height
+from dtscope_jupyter.view.figures.style import literal, rank_height
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -80,7 +80,7 @@ def _links(graph: nx.Graph[Any], places: dict[Any, tuple[float, float]], style: 
                 y=[y for (_, y0), (_, y1) in ends for y in (y0, y1, None)],
                 mode="lines",
                 line={"color": style.colors[color], "width": width},
-                name=kind,
+                name=literal(kind),
                 hoverinfo="skip",
             )
         )
@@ -119,8 +119,8 @@ def _side(known: dict[str, Any], x: float) -> str:
 def _label(node: Any, known: dict[str, Any]) -> str:
     rank, label = known.get("rank"), str(known.get("label", node))
     short = label if len(label) <= _LABEL else str(known.get("kind", "part")).upper()
-    return f"  {short}  " + ("" if rank is None else f"<br>  rank {rank}  ")
+    return f"  {literal(short)}  " + ("" if rank is None else f"<br>  rank {rank}  ")
 
 
 def _about(known: dict[str, Any]) -> str:
-    return "<br>".join(f"{key}: {value}" for key, value in known.items())
+    return "<br>".join(literal(f"{key}: {value}") for key, value in known.items())

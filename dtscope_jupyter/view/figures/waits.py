@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dtscope_jupyter.analysis.waits import waits
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.view.figures.style import rank_height
+from dtscope_jupyter.view.figures.style import literal, rank_height
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ def _over_steps(frame: pd.DataFrame, style: Style, caption: str) -> go.Figure:
 
 
 def _bars(frame: pd.DataFrame, style: Style, by: str, caption: str) -> go.Figure:
-    names = [f"{by.replace('_', ' ')} {value}" if by in ("rank", "bucket") else str(value) for value in frame[by]]
+    names = [f"{by.replace('_', ' ')} {value}" if by in ("rank", "bucket") else literal(value) for value in frame[by]]
     text = [f"last {count} ×" if count else "" for count in frame["times_last"]] if by == "rank" else None
     traces = [
         go.Bar(
