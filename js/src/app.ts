@@ -222,7 +222,14 @@ export class App {
   }
 
   private keys(): void {
-    // JupyterLab would take keys typed in a panel as commands to the notebook.
+    // JupyterLab takes keys as commands to the notebook before any panel sees them: D twice would delete the cell.
+    window.addEventListener(
+      "keydown",
+      (e) => {
+        if (this.root.contains(e.target as Node)) this.root.toggleAttribute("data-lm-suppress-shortcuts", !(e.ctrlKey || e.metaKey));
+      },
+      { capture: true, signal: this.ending.signal },
+    );
     this.root.addEventListener("keydown", (e) => {
       if (e.altKey && e.key === "ArrowLeft") this.travel(this.trail.back());
       else if (e.altKey && e.key === "ArrowRight") this.travel(this.trail.forward());

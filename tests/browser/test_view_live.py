@@ -111,6 +111,18 @@ class TestWhileTheCellBlocks:
         expect(running.locator("[data-panel=timeline] .dts-sub")).to_contain_text("newest")
         end(page, stop)
 
+    def test_keys_typed_in_a_panel_are_no_commands_to_the_notebook(self, page: Page, running: Locator, stop: Path) -> None:
+        cells = page.locator(".jp-Cell")
+        before = cells.count()
+        timeline = running.locator("[data-panel=timeline] canvas")
+        whole = timeline.get_attribute("data-window") or ""
+        page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt").click()
+        for key in ("d", "d", "a", "a", "w", "w"):
+            timeline.press(key)
+        expect(timeline).not_to_have_attribute("data-window", whole)
+        assert cells.count() == before
+        end(page, stop)
+
     def test_the_log_of_each_rank_can_be_read(self, page: Page, running: Locator, stop: Path) -> None:
         running.get_by_role("tab", name="log").click()
         expect(running.locator(".dts-log")).to_contain_text("at step 10")

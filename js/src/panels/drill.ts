@@ -12,8 +12,11 @@ import { InsteadCard } from "./instead";
 
 const HEADS = ["#", "operation", "bucket", "MiB", "wait ms", "transfer ms", "exposed ms", "last"];
 const [BUCKET, SIZE] = [2, 3];
-const MIB = 2 ** 20;
-const KIB = { name: "KiB", size: 1024 };
+const UNITS = [
+  { name: "MiB", size: 2 ** 20 },
+  { name: "KiB", size: 1024 },
+  { name: "B", size: 1 },
+];
 const MOST_ROWS = 200;
 
 interface Row {
@@ -30,7 +33,7 @@ export class DrillPanel implements Panel {
   private readonly table: HTMLElement;
   private readonly unrecorded = h("p.dts-sub.dts-unrecorded");
   private readonly size: HTMLElement;
-  private unit = KIB;
+  private unit = UNITS[0];
   private shown = "";
   private rows: Row[] = [];
 
@@ -101,7 +104,8 @@ export class DrillPanel implements Panel {
       return m ? [{ collective, wait: m.wait, exposed: lane ? exposedOf(lane, m.start, m.end) : Number.NaN }] : [];
     });
     const digits = { wait: digitsFor(this.rows.map((r) => r.wait)), transfer: 2, exposed: digitsFor(this.rows.map((r) => r.exposed)) };
-    this.unit = Math.max(...this.rows.map((r) => r.collective.bytes)) < MIB ? KIB : { name: "MiB", size: MIB };
+    const largest = Math.max(...this.rows.map((r) => r.collective.bytes));
+    this.unit = UNITS.find((unit) => largest >= unit.size) ?? UNITS[UNITS.length - 1];
     say(this.size, this.unit.name);
     this.table.classList.toggle(
       "dts-bucketless",

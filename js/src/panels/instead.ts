@@ -81,6 +81,7 @@ export class InsteadCard {
   /** The rank began the step late: the cause lies in the step before. */
   private before(view: StepView, more: number): HTMLElement {
     const step = view.step - 1;
+    if (step < 0) return h("p.dts-sub", {}, `It began its first step ${duration(more)} after the others.`);
     const go = button(`step ${step} ›`, () => this.context.go({ step, collective: null }), `show step ${step}`);
     return h("p.dts-sub", {}, `It began this step ${duration(more)} after the others, by what it did at the end of `, go);
   }
