@@ -52,11 +52,19 @@ def attach(target: str, session: Session, keys: str | None = None, run: str = ""
     mirror = _mirror(target, keys, run) if target.startswith("tcp://") else None
     where = target if mirror is None else str(mirror.path)
     attempt = of_process(int(where)) if where.isdigit() else places.newest_attempt(where)
+    _check_format(attempt)
     if attempt.path in session.attached:
         session.attached.pop(attempt.path).end("attached again")
     woken = _wake(attempt)
     session.run = Run.of_directory(attempt.run, attempt.number)
     session.attached[attempt.path] = Attachment(attempt, _view(attempt, session.run), woken, mirror)
+
+
+def _check_format(attempt: Attempt) -> None:
+    found = attempt.meta.get("format", rundir.FORMAT)
+    if isinstance(found, int) and found > rundir.FORMAT:
+        where = places.shown(attempt.path)
+        raise DtscopeError(f"{where} was recorded in format {found}, this release reads {rundir.FORMAT}: pip install -U dtscope-jupyter")
 
 
 def detach(session: Session) -> int:
@@ -73,13 +81,18 @@ def of_process(pid: int) -> Attempt:
         try:
             folder = member.rank_folder
         except PermissionError as error:
+            if member.owner == os.geteuid():
+                continue  # it has ended, its parent has not taken note
             raise DtscopeError(f"process {pid} belongs to another user: attach to its run directory instead") from error
         except OSError:
             continue
         if folder is not None:
             return _attempt(folder.parent)
-    if debugserver.find(Process(pid)) is not None:
-        return rundir.attempts(debugserver.take(pid, places.folder()))[-1]
+    try:
+        if debugserver.find(Process(pid)) is not None:
+            return rundir.attempts(debugserver.take(pid, places.folder()))[-1]
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise DtscopeError(f"process {pid} ended while it was attached to") from error
     raise DtscopeError(f"process {pid} records no run: start it with DTRAINSCOPE_ENABLE=1 or =attach; %dtscope doctor {pid} tells more")
 
 

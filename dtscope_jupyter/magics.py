@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import threading
 from typing import TYPE_CHECKING, Any
@@ -105,9 +106,12 @@ _preparing = _Background()
 
 
 def _prepare() -> None:
-    from dtscope_jupyter import session
+    """Starts the warm process; in a kernel what a live view needs is imported meanwhile, so that the first one is soon there."""
+    from dtscope_jupyter import session, stage
 
     session.current().prepare()
+    if stage.has_widgets():
+        importlib.import_module("dtscope_jupyter.view.live")  # brings neither torch nor pandas
 
 
 def _complete(_: InteractiveShell, event: Any) -> list[str]:

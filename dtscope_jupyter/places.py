@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import stat
 import time
@@ -75,6 +76,13 @@ def runs(base: Path | None = None) -> list[Path]:
 def newest_attempt(target: str) -> Attempt:
     """The newest attempt of a run directory, or of the newest run of a folder of runs."""
     path = Path(target).expanduser()
+    try:
+        return _newest_attempt(target, path)
+    except OSError as error:
+        raise DtscopeError(_unreadable(target, path, error)) from error
+
+
+def _newest_attempt(target: str, path: Path) -> Attempt:
     if not path.is_dir():
         raise DtscopeError(f"{target!r} is no directory: give a run directory, a folder of runs, a pid or tcp://host:port")
     if not rundir.attempts(path):
@@ -83,6 +91,16 @@ def newest_attempt(target: str) -> Attempt:
             raise DtscopeError(f"{target!r} holds no run: give a run directory or a folder of runs")
         path = max(inside, key=_created)
     return rundir.attempts(path.absolute())[-1]
+
+
+def _unreadable(target: str, path: Path, error: OSError) -> str:
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        owner = os.geteuid()
+    if isinstance(error, PermissionError) and owner != os.geteuid():
+        return f"{target!r} belongs to user {owner}, who keeps it private: open it as that user (sudo -u '#{owner}') or by a collector"
+    return f"{target!r} can't be read ({error.strerror}): give a directory that you may read"
 
 
 def expand(pattern: str) -> list[str]:

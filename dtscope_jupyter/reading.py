@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dtscope_jupyter import schema
+from dtscope_jupyter import rundir, schema
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.store import BlockReader
 
@@ -135,8 +136,8 @@ def _exits(attempt: Attempt) -> list[dict[str, object]]:
 def _last_word(log: Path) -> str:
     """The last line of a rank's log, cut to 300 characters, behind a colon."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(log.stat().st_size - _TAIL_BYTES, 0))
+        with rundir.open_regular(log) as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))
             lines = file.read().decode(errors="replace").strip().splitlines()
     except OSError:
         return ""

@@ -97,8 +97,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Opens a file of foreign hands to read; OSError, and never a wait, where it is a pipe, a device or a folder."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    """Opens a file of foreign hands to read; OSError, and never a wait, where it is a link, a pipe, a device or a folder."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "no regular file", str(path))

@@ -15,9 +15,11 @@ Requests are {"command": NAME, ...}; every reply has "ok", and "error" (one line
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
+import stat
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +52,9 @@ def ask(folder: Path, request: dict[str, Any], timeout: float = 2.0) -> dict[str
     try:
         with short_path(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(timeout)
+            _check_socket(path)
             connection.connect(path)
+            _check_peer(connection, folder)
             connection.sendall(json.dumps(request).encode() + b"\n")
             return _reply(connection)
     except TimeoutError as error:
@@ -61,6 +65,19 @@ def ask(folder: Path, request: dict[str, Any], timeout: float = 2.0) -> dict[str
         ) from error
     except (OSError, ValueError) as error:
         raise DtscopeError(f"no live rank listens in {str(folder)!r} ({error}); is the job still running, on this host?") from error
+
+
+def _check_socket(path: str) -> None:
+    """A link in its place could lead to any socket of the machine."""
+    if not stat.S_ISSOCK(os.lstat(path).st_mode):
+        raise OSError(errno.ENOTSOCK, f"{SOCKET} is no socket; somebody else may have put it there")
+
+
+def _check_peer(connection: socket.socket, folder: Path) -> None:
+    """Who answers is us or, where we are root, who owns the folder."""
+    peer = int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[4:8], "little")
+    if peer != os.geteuid() and (os.geteuid() != 0 or peer != folder.stat().st_uid):
+        raise OSError(errno.EPERM, f"user {peer} listens there; it is not the one whose run this is")
 
 
 def _reply(connection: socket.socket) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class Recorder:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._full: set[str] = set()
         self._breathed = 0
         self.thread_s = 0.0
         self.longest_s = PERIOD_S
@@ -158,13 +159,19 @@ class Recorder:
         rows = self._thinning.keep(table, rows)
         if not rows:
             return
+        batch = _batch(table, rows)
+        if not self._thinning.fits(table, len(rows), pa.ipc.get_record_batch_size(batch)):
+            return
         try:
             if table not in self._writers:
                 self._writers[table] = BlockWriter(self._folder, table)
-            self._thinning.used += self._writers[table].append(_batch(table, rows))
+            self._thinning.used += self._writers[table].append(batch)
+            self._full.discard(table)
         except OSError as error:
             self._dropped[table] += len(rows)
-            _log.warning("dtscope: can't write %d rows of %s: %s; free space under %s", len(rows), table, error, self._folder)
+            if not self._full:
+                _log.warning("dtscope: can't write to %s: %s; rows are lost and counted until there is space", self._folder, error.strerror)
+            self._full.add(table)
 
 
 def _batch(table: str, rows: list[Row]) -> pa.RecordBatch:

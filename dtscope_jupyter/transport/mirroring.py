@@ -89,6 +89,8 @@ class Mirror:
         if not isinstance(answer, wire.News):
             return False
         for place, (part, head, body) in zip(answer.folders, wire.split(answer.parts, payload), strict=True):
+            if place.run != self._run:
+                raise DtscopeError(f"the collector sent a part of {place.run}, which nobody asked for")
             self._places[wire.folder_key(place)] = place
             self._archive.take(self._archive.folder(place), part, head, body)
         if not answer.parts:

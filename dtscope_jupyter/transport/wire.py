@@ -109,7 +109,7 @@ class Follow(_Message):
 class Following(_Message):
     """The collector: the run that is followed, and the others it holds."""
 
-    run: str
+    run: RunName
     runs: list[str]
 
 

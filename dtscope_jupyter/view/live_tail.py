@@ -166,7 +166,7 @@ class _Log:
             size = self._path.stat().st_size
             if size <= self._position:
                 return ""
-            with self._path.open("rb") as file:
+            with rundir.open_regular(self._path) as file:
                 file.seek(max(self._position, size - _LOG_BYTES))
                 data = file.read(_LOG_BYTES)
                 self._position = file.tell()

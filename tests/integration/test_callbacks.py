@@ -62,7 +62,12 @@ def train():
         model(torch.ones(4, 16)).square().mean().backward()
         optimizer.step()
 
-ray.init(num_cpus=2, include_dashboard=False)
+for patience in range(3):  # a busy machine exceeds the half minute that Ray gives itself
+    try:
+        ray.init(num_cpus=2, include_dashboard=False)
+        break
+    except Exception:
+        ray.shutdown()
 config = RunConfig(storage_path={storage!r}, callbacks=[DtscopeCallback("runs", collect=["steps", "collectives", "gradients"])])
 TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=config).fit()
 """
@@ -88,7 +93,7 @@ def the_run(folder: Path, steps: int) -> Run:
     sure = set(range(steps)) - {9}  # of a second fit the new optimizer is known as the old one's successor from its second step on
     assert all(set(collectives["step"][collectives["rank"] == rank].dropna()) >= sure for rank in range(2))
     gradients: Any = run.table("gradients")  # sampled, as the budget allows
-    assert all(set(gradients["parameter_id"][gradients["rank"] == rank]) == {0, 1} for rank in range(2))
+    assert all(set(gradients["parameter_id"][gradients["rank"] == rank]) >= {0, 1} for rank in range(2))
     assert len(run.table("devices")) == 0
     return run
 
