@@ -101,25 +101,27 @@ class Timed:
         return float(told["seconds"])
 
 
-def memory(python: str, program: str, folder: Path) -> tuple[float, float]:
-    """Peak in MiB of one whole run, and its seconds from start to exit."""
+def memory(python: str, program: str, folder: Path, every: float = 0.005) -> dict[str, Any]:
+    """One whole run: what the program printed, its peak in MiB as `peak_mib` and its time from start to exit as `process_s`."""
     begin = time.perf_counter()
     with subprocess.Popen([python, "-c", program + PEAK, str(folder)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         done = threading.Event()
         together = [0.0]
-        watch = threading.Thread(target=_watch, args=(psutil.Process(process.pid), done, together))
+        watch = threading.Thread(target=_watch, args=(psutil.Process(process.pid), done, together, every))
         watch.start()
         answer = process.stdout.read()
         done.set()
         watch.join()
-    seconds = time.perf_counter() - begin
-    return together[0] or json.loads(answer.strip().splitlines()[-1])["peak_mib"], seconds
+    told: dict[str, Any] = {"process_s": time.perf_counter() - begin}
+    for line in answer.strip().splitlines():
+        told |= json.loads(line) if line.startswith("{") else {}
+    return told | ({"peak_mib": together[0]} if together[0] else {})
 
 
-def _watch(tree: psutil.Process, done: threading.Event, together: list[float]) -> None:
+def _watch(tree: psutil.Process, done: threading.Event, together: list[float], every: float) -> None:
     """The most that a process and its children held together; 0 where it has none."""
-    while not done.wait(0.005):
+    while not done.wait(every):
         try:
             if children := tree.children(recursive=True):
                 together[0] = max(together[0], sum(one.memory_full_info().pss for one in (tree, *children)) / 2**20)
@@ -152,10 +154,27 @@ def memories(hta: str, folder: Path, runs: int = 3) -> dict[str, float]:
     row = {}
     for name, python, whole, imports in (("hta", hta, HTA_WHOLE, HTA_IMPORTS), ("ours", sys.executable, OURS_WHOLE, OURS_IMPORTS)):
         measured = [memory(python, whole, folder) for _ in range(runs)]
-        row[f"{name}_peak_mib"] = statistics.median(peak for peak, _ in measured)
-        row[f"{name}_process_s"] = statistics.median(seconds for _, seconds in measured)
-        row[f"{name}_imports_mib"] = statistics.median(memory(python, imports, folder)[0] for _ in range(runs))
+        row |= {f"{name}_{what}": statistics.median(one[what] for one in measured) for what in ("peak_mib", "process_s")}
+        row[f"{name}_imports_mib"] = statistics.median(memory(python, imports, folder)["peak_mib"] for _ in range(runs))
     return row
+
+
+def large(python: str, program: str, folder: Path, rounds: int) -> dict[str, Any]:
+    """One tool on files that take it long: time and memory of the same runs, watched four times a second."""
+    runs = [memory(python, program, folder, 0.25) for _ in range(rounds)]
+    row = {what: statistics.median(run[what] for run in runs) for what in ("seconds", "processor_s", "peak_mib", "process_s")}
+    row |= {"rounds": rounds, "figures": runs[-1]["figures"]}
+    print(folder, row, flush=True)
+    return row
+
+
+def written(folder: Path, ranks: int, events: int) -> Path:
+    """A folder of synthetic traces, made where it is not there yet."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        for rank in range(ranks):
+            synthetic_trace.write(folder / f"rank{rank}.json.gz", events, rank, ranks)
+    return folder
 
 
 def growth(sizes: list[int], scratch: Path) -> dict[str, Any]:
@@ -167,7 +186,7 @@ def growth(sizes: list[int], scratch: Path) -> dict[str, Any]:
         events = synthetic_trace.write(folder / "rank0.json.gz", size, 0, 8)
         measured = Timed(sys.executable, READ, folder)
         seconds = min(measured() for _ in range(3 if size < 10**7 else 1))
-        peak, _ = memory(sys.executable, READ, folder)
+        peak = memory(sys.executable, READ, folder)["peak_mib"]
         rows[str(events)] = {"us_per_event": seconds / events * 1e6, "processor_s": seconds, "peak_mib": peak}
         print(f"{events:>10} events", rows[str(events)], flush=True)
         shutil.rmtree(folder)
@@ -180,6 +199,8 @@ def main() -> None:
     parser.add_argument("--hta", help="interpreter with traceinsight")
     parser.add_argument("--data", type=Path, help="folder of folders of traces")
     parser.add_argument("--synthetic", action="store_true")
+    parser.add_argument("--keep", type=Path, help="folder of the synthetic traces, made once")
+    parser.add_argument("--tools", nargs="*", default=["hta", "ours"], help="which of hta and ours; both need minutes")
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--events", type=int, default=1_000_000)
@@ -193,13 +214,11 @@ def main() -> None:
             for name in ("trace_diff_test", "nccl_data", "sampled_pair"):
                 results[name] = beside_hta(arguments.hta, arguments.data / name, arguments.rounds)
         if arguments.synthetic:
-            folder = Path(scratch) / "synthetic"
-            folder.mkdir()
-            begin = time.perf_counter()
-            for rank in range(arguments.ranks):
-                synthetic_trace.write(folder / f"rank{rank}.json.gz", arguments.events, rank, arguments.ranks)
-            print(f"written in {time.perf_counter() - begin:.0f} s", flush=True)
-            results["synthetic"] = beside_hta(arguments.hta, folder, arguments.rounds)
+            folder = written(arguments.keep or Path(scratch) / "synthetic", arguments.ranks, arguments.events)
+            if "hta" in arguments.tools:
+                results["hta"] = large(arguments.hta, HTA, folder, 1)
+            if "ours" in arguments.tools:
+                results["ours"] = large(sys.executable, OURS, folder, arguments.rounds)
         if arguments.growth:
             results["growth"] = growth([size for size in (10**5, 10**6, 10**7) if size <= arguments.largest], Path(scratch))
     if arguments.out:

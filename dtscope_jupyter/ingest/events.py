@@ -13,6 +13,7 @@ import msgspec
 NO_JSON = (msgspec.DecodeError, RecursionError)
 """What decoding raises where text is no JSON (ValidationError, where it is other JSON, is one of them)."""
 _NO_NUMBER = re.compile(rb"(:\s*)-?(?:nan|inf|NaN|Infinity)(?=\s*[,}])")
+_SURROGATE = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\\\)|\\u[dD][89a-fA-F]..")
 _PHASES = "BEIiCbneSTpFstfPNODMVvRcaA(){}"
 
 
@@ -108,8 +109,9 @@ class Batch:
 
 
 def mended(text: bytes | memoryview) -> bytes:
-    """With null for nan and inf, which old Kineto writes as numbers."""
-    return _NO_NUMBER.sub(rb"\1null", text)
+    """With null for nan and inf, which old Kineto writes as numbers, and a mark for what is no character of Unicode."""
+    whole = bytes(text).decode("utf-8", "replace").encode()
+    return _SURROGATE.sub(lambda match: match[1] or rb"\ufffd", _NO_NUMBER.sub(rb"\1null", whole))
 
 
 def _leniently(raw: msgspec.Raw) -> Any:

@@ -23,9 +23,11 @@ _LEAST_LIMIT = 2**30
 _MOST_RATIO = 100
 _USUAL_RATIO = 16
 _GZIP = b"\x1f\x8b"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _RANK = re.compile(r"rank[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LAST_NUMBER = re.compile(r"(\d{1,7})(?:\.[A-Za-z_]\w*)*$")
 _FLIGHT_RECORDER = re.compile(rb'"(entries|pg_config|pg_status|comm_lib_version|nccl_version)"\s*:')
+_SAMPLES = re.compile(rb"\d{9,11}(\.\d+)?\r?\n\d+, *\d+|[^\n]*\bindex, |[^\n]*, index\b")
 _NCCL_LOG = re.compile(rb"NCCL (INFO|WARN|TRACE|version)")
 
 
@@ -41,6 +43,7 @@ class Kind(StrEnum):
     TOPOLOGY = "nccl_topology"
     GRAPH = "nccl_graph"
     LOG = "nccl_log"
+    SAMPLES = "device_samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,9 @@ def _kind(stream: Stream) -> Kind:
     if not text:
         raise Unreadable(stream.damage or "empty file")
     if text[:1] in b"{[":
-        return _kind_of_json(text) or _kind_of_json(text + stream.read(_JSON_HEAD_BYTES)) or _refuse_json()
+        return _kind_of_json(text) or _kind_of_json(text + stream.read(_JSON_HEAD_BYTES)) or _refuse_json(stream)
+    if head[:2] in _UTF16:
+        raise Unreadable("text in UTF-16, while Kineto and torch write UTF-8")
     if head[:1] == b"\x80":
         return Kind.FLIGHT_RECORDER
     if b"<graphs" in head:
@@ -161,7 +166,9 @@ def _kind(stream: Stream) -> Kind:
         return Kind.TOPOLOGY
     if b"\0" not in head and _NCCL_LOG.search(head + stream.read(_JSON_HEAD_BYTES)):
         return Kind.LOG
-    raise Unreadable("neither a trace nor a dump nor a file of NCCL")
+    if _SAMPLES.match(text) and b"\0" not in head:
+        return Kind.SAMPLES
+    raise Unreadable("neither a trace nor a dump nor a file of NCCL or nvidia-smi")
 
 
 def _kind_of_json(head: bytes) -> Kind | None:
@@ -172,5 +179,6 @@ def _kind_of_json(head: bytes) -> Kind | None:
     return None
 
 
-def _refuse_json() -> NoReturn:
-    raise Unreadable("JSON, but neither a Kineto trace nor a Flight Recorder dump")
+def _refuse_json(stream: Stream) -> NoReturn:
+    why = f": {stream.damage}" if stream.damage else ""
+    raise Unreadable(f"JSON, but neither a Kineto trace nor a Flight Recorder dump{why}")

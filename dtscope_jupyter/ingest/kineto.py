@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dtscope_jupyter.ingest import communication, operations, rows, steps
+from dtscope_jupyter.ingest import buckets, communication, operations, rows, steps
 from dtscope_jupyter.ingest.columns import ABSENT, Columns, SpanKind
 from dtscope_jupyter.ingest.files import Stream, Unreadable, rank_of
 from dtscope_jupyter.ingest.part import Part
@@ -147,6 +147,7 @@ class _Trace:
             row["group_size"] = row.get("group_size") or sizes.get(row["process_group"], any_size)
             if "sent" in row:
                 row["bytes"] = operations.volume(row["operation"], row.pop("sent"), None, row["group_size"])
+        buckets.number(found, self.host, self.words)
         return found
 
     def _collective_rows(self, told: list[dict[str, Any]], step: Ints, phase: Ints) -> pa.Table:

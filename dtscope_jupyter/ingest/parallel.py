@@ -21,14 +21,14 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dtscope_jupyter.ingest import flight_recorder, kineto
+from dtscope_jupyter.ingest import flight_recorder, kineto, samples
 from dtscope_jupyter.ingest.files import Kind, Source, Unreadable
 from dtscope_jupyter.ingest.part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-READERS = {Kind.KINETO: kineto.read, Kind.FLIGHT_RECORDER: flight_recorder.read}
+READERS = {Kind.KINETO: kineto.read, Kind.FLIGHT_RECORDER: flight_recorder.read, Kind.SAMPLES: samples.read}
 WORTH_BYTES = 300 * 2**20
 """JSON bytes from which helpers pay: about a second of work for one core."""
 _START = "from dtscope_jupyter.ingest.parallel import main; main()"

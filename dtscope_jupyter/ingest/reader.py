@@ -29,6 +29,7 @@ _READ_BYTES = 2**16
 _OPENING, _CLOSING = b"[]"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _TRIES, _SALVAGES = 8, 64
+_OVERLAP = 2**10
 _AROUND = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -47,6 +48,7 @@ class Reader:
         A batch is good until the next one: their text is in the same place.
         """
         text = _Text(self._head())
+        searched = 0
         while text.fill(self._stream):
             if text.length < PIECE_BYTES:
                 continue
@@ -54,11 +56,14 @@ class Reader:
                 self.damage = f"no event ends within {MAX_EVENT_BYTES >> 20} MiB"
                 yield _salvaged(text.whole())
                 return
-            if (cut := _cut(text)) is not None:
-                batch, end = cut
-                yield batch
-                del batch  # else two of them are in memory
-                text.drop(end)
+            if (cut := _cut(text, searched)) is None:
+                searched = text.length
+                continue
+            batch, end = cut
+            yield batch
+            del batch  # else two of them are in memory
+            text.drop(end)
+            searched = 0
         yield self._tail(text.whole())
 
     def _head(self) -> bytes:
@@ -128,13 +133,13 @@ class _Text:
         return bytes(memoryview(self.data)[: self.length])
 
 
-def _cut(text: _Text) -> tuple[Batch, int] | None:
-    """The batch of the whole events in `text`, and where the next event begins; None where none ends.
+def _cut(text: _Text, searched: int) -> tuple[Batch, int] | None:
+    """The batch of the whole events in `text`, and where the next event begins; None where none ends behind `searched`.
 
     The list is closed in place, by a bracket behind its last event: copying it would take as long as a fifth of decoding.
     """
     data = text.data
-    for match in _last_boundaries(data, text.length):
+    for match in _last_boundaries(data, text.length, max(0, searched - _OVERLAP)):
         behind, kept = match.start() + 1, data[match.start() + 1]
         data[behind] = _CLOSING
         try:
@@ -148,7 +153,7 @@ def _salvaged(text: bytes) -> Batch:
     """The events before the first place that is no JSON, as far as a few tries find them."""
     end = len(text)
     for _ in range(_SALVAGES):
-        match = next(iter(_last_boundaries(text, end)), None)
+        match = next(iter(_last_boundaries(text, end, 0)), None)
         if match is None:
             break
         try:
@@ -158,12 +163,12 @@ def _salvaged(text: bytes) -> Batch:
     return Batch(b"[]")
 
 
-def _last_boundaries(text: bytes | bytearray, length: int) -> list[re.Match[bytes]]:
-    """The last few places in the first `length` bytes that may lie between two events, last first."""
+def _last_boundaries(text: bytes | bytearray, length: int, begin: int) -> list[re.Match[bytes]]:
+    """The last few places in the first `length` bytes, from `begin` on, that may lie between two events, last first."""
     window = 2**14
     while True:
-        found = list(_BOUNDARY.finditer(text, max(0, length - window), length))
-        if found or window >= length:
+        found = list(_BOUNDARY.finditer(text, max(begin, length - window), length))
+        if found or window >= length - begin:
             return found[: -_TRIES - 1 : -1]
         window *= 16
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,29 @@ def test_a_folder_of_anything_becomes_tables_that_conform(captures: Path) -> Non
     assert found.topology is not None
     unused = found.tables["notes"].to_pandas().set_index("name").text
     assert sorted(unused.index) == ["nvidia_smi_samples.csv", *(f"times_rank{r}.json" for r in range(4))]
+    assert "taken as the device of rank i" in unused["nvidia_smi_samples.csv"]
+    assert len(found.tables["devices"]) == 341 * 4 + 4
+
+
+def test_the_same_things_several_times_count_once(captures: Path, tmp_path: Path) -> None:
+    folder = captures / "h200" / "ddp_healthy"
+    plain = ingest.read([folder]).tables
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "rank0_plain.json").write_bytes(gzip.decompress((folder / "rank0.json.gz").read_bytes()))
+    for name in ("nccl_trace_rank_2", "_dump_2", "flight_recorder-rank2-4.pkl"):
+        (again / name).write_bytes((folder / "fr_rank2.pkl").read_bytes())
+    found = ingest.read([folder, again, captures / "h200" / "host", folder / "rank1.json.gz", folder]).tables
+    for name in ("spans", "steps", "collectives", "groups", "host"):
+        assert len(found[name]) == len(plain[name]), name
+    columns = ["rank", "seq", "operation", "bytes", "source", "start_ns", "end_ns"]
+    order = [("rank", "ascending"), ("seq", "ascending")]
+    ours, theirs = (tables["collectives"].select(columns).sort_by(order).to_pylist() for tables in (found, plain))
+    assert ours == theirs
+    left = [(row["rank"], row["text"]) for row in found["notes"].to_pylist() if "left out" in row["text"]]
+    assert len(left) == 1
+    assert left[0][0] == 0
+    assert "of rank 0 and of the same time as rank0" in left[0][1]
 
 
 def test_a_hang_shows_in_states_and_progress(captures: Path) -> None:

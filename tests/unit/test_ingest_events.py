@@ -168,6 +168,18 @@ def test_numbers_that_are_none_are_mended() -> None:
     assert ([name for _, name, *_ in found], source.damage, skipped) == (["Memcpy HtoD", "k"], None, 0)
 
 
+@pytest.mark.parametrize("written", [b"k\xff", rb"k\ud800", rb"k\uDFFFz"])
+def test_what_is_no_character_costs_only_itself(written: bytes) -> None:
+    text = b'[{"ph":"X","cat":"kernel","name":"%s","ts":1,"dur":2},{"ph":"X","cat":"kernel","name":"g","ts":3,"dur":1}]' % written
+    first, second = events.Batch(text).events
+    assert (first.name[:2], second.name) == ("k\ufffd", "g")
+
+
+def test_pairs_of_surrogates_stay_a_character() -> None:
+    text = rb'[{"ph":"X","name":"\ud83d\ude00 \\ud800 \ud800","ts":1,"dur":2}]'
+    assert [event.name for event in events.Batch(text).events] == ["\U0001f600 \\ud800 \ufffd"]
+
+
 def test_a_byte_order_mark_is_passed_over() -> None:
     found, source, _ = _events(b"\xef\xbb\xbf" + json.dumps(trace([event("cpu_op", "x", 1, 1)])).encode())
     assert (len(found), source.damage) == (1, None)

@@ -27,6 +27,12 @@ BAD: dict[str, tuple[bytes, str]] = {
     "spaces.json": (b" \n ", "empty file"),
     "text.json": (b"hello", "neither a trace nor a dump nor a file of NCCL"),
     "binary.json.gz": (gzip.compress(bytes(range(256)) * 9), "neither a trace nor a dump nor a file of NCCL"),
+    "utf16.json": ('{"traceEvents": []}'.encode("utf-16"), "text in UTF-16, while Kineto and torch write UTF-8"),
+    "cut_early.json.gz": (
+        gzip.compress(b'{"a": [' + b"1, " * 999)[:30],
+        "JSON, but neither a Kineto trace nor a Flight Recorder dump: the gzip",
+    ),
+    "nothing.csv": (b"index, x\n0, y\n", "no line of it is a sample of a device"),
     "other.json": (b'{"a": 1}', "JSON, but neither a Kineto trace nor a Flight Recorder dump"),
     "list.json": (b"[1, 2]", "JSON, but neither a Kineto trace nor a Flight Recorder dump"),
     "head.json.gz": (gzip.compress(b"x" * 99)[:6], "the gzip data end early"),
