@@ -98,6 +98,9 @@ def test_perfetto_of_real_ranks(captures: Path, tmp_path: Path) -> None:
         assert on_tracks[f"rank {rank}", "thread"] == mine["thread"].notna().sum()
         timed = collectives[(collectives["rank"] == rank) & collectives["start_ns"].notna()]
         assert on_tracks[f"rank {rank}", "process"] == len(timed)
+    on_streams = sorted(one[3:] for one in read.slices if one[1].startswith("stream"))
+    kernels_alone = spans[spans["stream"].notna()]
+    assert on_streams == sorted(zip(kernels_alone["start_ns"], kernels_alone["end_ns"], strict=True)), "exact to the nanosecond"
     each = run.waits("collective")
     assert len(read.flows) == len(each)
     assert all(len(begins) == 4 for begins in read.flows.values())

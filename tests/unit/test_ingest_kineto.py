@@ -258,6 +258,18 @@ def test_two_windows_of_a_rank_are_one_run(tmp_path: Path) -> None:
     assert _table(found, "notes").text.tolist() == ["steps begin again at 3: counted on from 5"]
 
 
+def test_several_windows_in_one_file_are_steps_with_a_gap(tmp_path: Path) -> None:
+    marks = [event("user_annotation", f"ProfilerStep#{n}", at, 90) for n, at in ((3, 0), (4, 100), (10, 5000), (11, 5100))]
+    work = [launch(at + 5, at + 1) for at in (0, 100, 2000, 5000, 5100)]
+    kernels = [kernel("gemm", at + 50, 10, at + 1) for at in (0, 100, 2000, 5000, 5100)]
+    found = _read(tmp_path, [*marks, *work, *kernels])
+    assert _table(found, "steps").step.tolist() == [3, 4, 10, 11]
+    assert _table(found, "steps").compute_ms.tolist() == [0.01] * 4
+    spans = found.tables["spans"].to_pylist()
+    assert [row["step"] for row in spans if row["kind"] == "compute"] == [3, 4, None, 10, 11]
+    assert found.tables["notes"].to_pylist() == []
+
+
 def test_the_same_trace_twice_counts_once(tmp_path: Path) -> None:
     for name in ("a.json", "b.json.gz"):
         write(tmp_path / name, trace([*steps(2), kernel("gemm", 10, 5, 1)]))
