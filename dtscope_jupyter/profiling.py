@@ -57,8 +57,7 @@ class Profile:
             except KeyboardInterrupt:
                 self.job.interrupt()
             except DtscopeError as error:
-                self._watcher.stop()
-                self._finish_view("failed", str(error))
+                self._give_up(error)
                 raise
         self._conclude(namespace, None)
 
@@ -79,9 +78,18 @@ class Profile:
     def _ended(self) -> str:
         return f"{count(self.job.world_size, 'rank')} ended after {self.seconds:.0f} s"
 
+    def _give_up(self, error: DtscopeError) -> None:
+        self._watcher.stop()
+        self._record_outcome("failed", str(error))
+        self._finish_view("failed", str(error))
+
     def _follow_quietly(self, namespace: dict[str, Any], place: str) -> None:
         try:
-            self._watch()
+            try:
+                self._watch()
+            except DtscopeError as error:
+                self._give_up(error)
+                raise
             self._conclude(namespace, place)
         except (DtscopeError, launch.RankError, launch.Interrupted) as error:
             if not (self._stopped and isinstance(error, launch.Interrupted)):

@@ -174,6 +174,7 @@ class Session:
         other = environment.other_job()
         if other:
             raise DtscopeError(other)
+        environment.check_variables()
         if self.running is not None:
             where = places.shown(self.running.attempt.path)
             raise DtscopeError(f"a profile runs already ({where}): wait for its end, or %dtscope stop")

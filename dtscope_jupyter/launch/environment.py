@@ -30,16 +30,23 @@ READ_AT_IMPORT = (
 )
 """Variables (by how they begin) that torch, its libraries or Python read as they start: a change means a cold start."""
 
-_READ_LATER = ("TORCH_DISTRIBUTED_DEBUG", "TORCH_NCCL_", "TORCH_HOME")
+_DEBUG = "TORCH_DISTRIBUTED_DEBUG"
+_DEBUG_LEVELS = ("OFF", "INFO", "DETAIL")
+_READ_LATER = (_DEBUG, "TORCH_NCCL_", "TORCH_HOME")
 _LEAST_RANK_BYTES = 32 * 2**20
 _DESCRIPTORS_A_RANK = 4
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 def server_environment() -> dict[str, str]:
-    """What the warm process starts with: the kernel's variables of the moment, one thread unless the user says otherwise."""
+    """What ranks are started from: the kernel's variables of the moment, one thread unless the user says otherwise."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DTRAINSCOPE_")}
     return {"OMP_NUM_THREADS": "1", **kept}
+
+
+def warm_environment() -> dict[str, str]:
+    """What the warm process starts with; the debug level is each rank's, and a wrong one would keep torch from being imported."""
+    return {name: value for name, value in server_environment().items() if name != _DEBUG}
 
 
 def read_at_import(environment: dict[str, str]) -> dict[str, str]:
@@ -102,6 +109,13 @@ def other_job() -> str | None:
         f"this kernel is itself rank {rank} of a job of {world_size} (RANK and WORLD_SIZE are set), so it starts no ranks: "
         "call dtscope_jupyter.watch(model, optimizer) in the job and %dtscope attach DIR elsewhere, or unset WORLD_SIZE"
     )
+
+
+def check_variables() -> None:
+    """Raises where a variable of the moment would keep torch from being imported."""
+    level = os.environ.get(_DEBUG)
+    if level is not None and level.upper() not in _DEBUG_LEVELS:
+        raise DtscopeError(f"{_DEBUG} is {level!r}: set it to {', '.join(_DEBUG_LEVELS[:-1])} or {_DEBUG_LEVELS[-1]}, or delete it")
 
 
 def _installed_gpus() -> int:

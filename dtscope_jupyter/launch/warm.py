@@ -12,11 +12,13 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
+from signal import SIGKILL
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.launch.environment import read_at_import, server_environment
+from dtscope_jupyter.launch.environment import read_at_import, warm_environment
 from dtscope_jupyter.launch.failure import signal_name
+from dtscope_jupyter.launch.hiding import hint
 from dtscope_jupyter.places import working_directory
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ class Warm:
     def _start(self) -> None:
         if self._stopped:
             raise DtscopeError("this session was closed: load the extension again")
-        environment = server_environment()
+        environment = warm_environment()
         if self.pid is not None and read_at_import(environment) == read_at_import(self._environment):
             return
         self._stop()
@@ -167,9 +169,16 @@ class Warm:
         return json.loads(data)
 
     def _gone(self, seen: str = "") -> NoReturn:
+        if self._process is not None and not seen:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_S)
         reason = seen or self._last_line()
         self._stop()
         reason = reason or self._how_it_ended()
+        if not self._ready and not seen and self._last_code != -SIGKILL:
+            hidden = hint(sys_path(), working_directory())
+            what = f"no rank can be started, as torch can't be imported ({reason})"
+            raise DtscopeError(f"{what}: {hidden or 'mend that'}, then run the cell again")
         raise DtscopeError(f"the warm process that ranks are forked from has ended ({reason}): run the cell again, it starts anew")
 
     def _how_it_ended(self) -> str:
