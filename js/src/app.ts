@@ -226,7 +226,9 @@ export class App {
     window.addEventListener(
       "keydown",
       (e) => {
-        if (this.root.contains(e.target as Node)) this.root.toggleAttribute("data-lm-suppress-shortcuts", !(e.ctrlKey || e.metaKey));
+        // On the element itself: a shortcut may be for whatever has the focus.
+        const target = e.target as Element;
+        if (this.root.contains(target)) target.toggleAttribute("data-lm-suppress-shortcuts", !(e.ctrlKey || e.metaKey));
       },
       { capture: true, signal: this.ending.signal },
     );
