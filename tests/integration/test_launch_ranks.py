@@ -71,7 +71,7 @@ class TestRendezvous:
     def test_a_cell_that_sets_its_own_address_finds_its_peers(self, ranks: Ranks) -> None:
         source = """
             import os, socket, torch, torch.distributed as dist
-            os.environ["MASTER_ADDR"] = "localhost"
+            os.environ["MASTER_ADDR"] = "127.0.0.1"
             os.environ["MASTER_PORT"] = port
             dist.init_process_group("gloo", rank=int(os.environ["RANK"]), world_size=2)
             x = dist.get_world_size()
