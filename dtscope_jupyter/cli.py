@@ -8,7 +8,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import __version__
 from dtscope_jupyter.arguments import READABLE, size
@@ -17,6 +17,8 @@ from dtscope_jupyter.errors import DtscopeError
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
+
+_LINES = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +38,19 @@ def _report(options: Namespace) -> None:
     from dtscope_jupyter.run import open as open_run
 
     run = open_run(options.paths)
+    _unusable(run.tables["notes"].to_pylist())
     print(json.dumps(run.report_json(), indent=1, allow_nan=False) if options.json else run.report())
+
+
+def _unusable(notes: Sequence[dict[str, Any]]) -> None:
+    """A line on stderr for each trace or dump that is damaged or could not be read, the first few of many."""
+    from dtscope_jupyter.ingest import files
+
+    told = [note for note in notes if note["kind"] in {"unreadable", "damaged"} and not files.unrelated(note["text"])]
+    for note in told[:_LINES]:
+        print(f"dtscope: {note['name']}: {note['text']}", file=sys.stderr)
+    if len(told) > _LINES:
+        print(f"dtscope: and {len(told) - _LINES} more; the table notes has them all", file=sys.stderr)
 
 
 def _collect(options: Namespace) -> None:

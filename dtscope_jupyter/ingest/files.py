@@ -23,6 +23,7 @@ _LEAST_LIMIT = 2**30
 _MOST_RATIO = 100
 _USUAL_RATIO = 16
 _GZIP = b"\x1f\x8b"
+_UNRELATED = ("neither a trace ", "JSON, but neither a Kineto trace ")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _RANK = re.compile(r"rank[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LAST_NUMBER = re.compile(r"(\d{1,7})(?:\.[A-Za-z_]\w*)*$")
@@ -168,7 +169,7 @@ def _kind(stream: Stream) -> Kind:
         return Kind.LOG
     if _SAMPLES.match(text) and b"\0" not in head:
         return Kind.SAMPLES
-    raise Unreadable("neither a trace nor a dump nor a file of NCCL or nvidia-smi")
+    raise Unreadable(f"{_UNRELATED[0]}nor a dump nor a file of NCCL or nvidia-smi")
 
 
 def _kind_of_json(head: bytes) -> Kind | None:
@@ -181,4 +182,9 @@ def _kind_of_json(head: bytes) -> Kind | None:
 
 def _refuse_json(stream: Stream) -> NoReturn:
     why = f": {stream.damage}" if stream.damage else ""
-    raise Unreadable(f"JSON, but neither a Kineto trace nor a Flight Recorder dump{why}")
+    raise Unreadable(f"{_UNRELATED[1]}nor a Flight Recorder dump{why}")
+
+
+def unrelated(reason: str) -> bool:
+    """Whether a file is unreadable because it is nothing of ours, as folders hold many."""
+    return reason.startswith(_UNRELATED)

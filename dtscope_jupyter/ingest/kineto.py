@@ -204,7 +204,7 @@ class _Trace:
         )
         notes = [self._note("damaged", f"{count} {what}: left out", count) for count, what in counts if count]
         if self.damage:
-            notes.append(self._note("damaged", f"{self.damage}: the {columns.events} whole events before are used", columns.events))
+            notes.append(self._note("damaged", f"{self.damage}: the {columns.events} whole events before are used"))
         if not self.rank_given:
             notes.append(self._note("warning", "neither distributedInfo nor the file name tells the rank"))
         if self.timeline.whole:

@@ -176,6 +176,18 @@ class TestCommandLine:
         assert done.stderr.startswith("dtscope: ")
         assert done.stderr.count("\n") == 1
 
+    def test_what_is_damaged_is_a_line_each(self, captures: Path, tmp_path: Path) -> None:
+        folder = captures / "h200" / "ddp_one_bucket"
+        (tmp_path / "rank0.json.gz").write_bytes((folder / "rank0.json.gz").read_bytes())
+        (tmp_path / "rank1.json.gz").write_bytes((folder / "rank1.json.gz").read_bytes()[:200_000])
+        (tmp_path / "rank2.json").write_bytes(b"")
+        (tmp_path / "other.txt").write_text("nothing of ours")
+        done = self.run("report", str(tmp_path))
+        assert done.returncode == 0
+        first, second = sorted(done.stderr.splitlines())
+        assert first.startswith("dtscope: rank1.json.gz: the gzip data end early: the ")
+        assert second == "dtscope: rank2.json: empty file"
+
     def test_keys_are_made_for_the_owner_only(self, tmp_path: Path) -> None:
         done = self.run("keys", str(tmp_path / "keys"))
         assert done.returncode == 0
