@@ -28,7 +28,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _RANK = re.compile(r"rank[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LAST_NUMBER = re.compile(r"(\d{1,7})(?:\.[A-Za-z_]\w*)*$")
 _FLIGHT_RECORDER = re.compile(rb'"(entries|pg_config|pg_status|comm_lib_version|nccl_version)"\s*:')
-_SAMPLES = re.compile(rb"\d{9,11}(\.\d+)?\r?\n\d+, *\d+|[^\n]*\bindex, |[^\n]*, index\b")
+_SAMPLES = re.compile(rb"\d{9,11}(\.\d+)?\r?\n\d+, *\d+|(?=[^\n]*\bindex\b)[^\n]*\b(utilization|clocks|power|temperature|memory)\.[a-z]+")
 _NCCL_LOG = re.compile(rb"NCCL (INFO|WARN|TRACE|version)")
 
 

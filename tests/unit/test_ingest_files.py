@@ -32,7 +32,7 @@ BAD: dict[str, tuple[bytes, str]] = {
         gzip.compress(b'{"a": [' + b"1, " * 999)[:30],
         "JSON, but neither a Kineto trace nor a Flight Recorder dump: the gzip",
     ),
-    "nothing.csv": (b"index, x\n0, y\n", "no line of it is a sample of a device"),
+    "nothing.csv": (b"index, power.draw [W]\n0, y\n", "no line of it is a sample of a device"),
     "other.json": (b'{"a": 1}', "JSON, but neither a Kineto trace nor a Flight Recorder dump"),
     "list.json": (b"[1, 2]", "JSON, but neither a Kineto trace nor a Flight Recorder dump"),
     "head.json.gz": (gzip.compress(b"x" * 99)[:6], "the gzip data end early"),

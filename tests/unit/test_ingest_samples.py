@@ -75,7 +75,7 @@ def test_they_stand_beside_traces_and_add_no_rank(tmp_path: Path) -> None:
 
 def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.csv").write_text("index, value\n0, 3\n1, 4\n")
-    with pytest.raises(DtscopeError, match="no line of it is a sample of a device"):
+    with pytest.raises(DtscopeError, match="neither a trace nor a dump nor a file of NCCL or nvidia-smi"):
         ingest.read([tmp_path])
 
 
