@@ -39,6 +39,8 @@ ADVICE = {
     "tail": "Make the last bucket smaller (a smaller bucket_cap_mb, static_graph=True), so that less is left after backward.",
     "unknown": "Prefetch (FSDP2: set_modules_to_forward_prefetch, set_modules_to_backward_prefetch), or use async_op=True.",
 }
+_STRUCTURAL = ("one_bucket", "blocking_wait")
+"""Plain to see in the program. On CPUs communication takes the cores that compute, so that other buckets promise no gain."""
 _LITTLE = "Other buckets win next to nothing here, as little is sent: give a step more work (a larger batch, no_sync over several)."
 
 
@@ -78,6 +80,7 @@ def _finding(evidence: Evidence, usable: Ints, buckets: _Buckets, lost: tuple[fl
     typical = evidence.steps.typical_ms
     cost = min(paid, gain) if cause in ("one_bucket", "bucket_size") else paid
     natural = not evidence.steps.profiled and buckets.bytes.sum() <= _DEFAULT_BYTES
+    unsure = natural or (cause not in _STRUCTURAL and not evidence.on_device)
     little = natural and cause in ("one_bucket", "bucket_size", "tail") and gain < _SHARE * typical
     ranks = tuple(evidence.ranks.tolist())
     kind = {"one_bucket": "in one bucket", "blocking_wait": "in calls that block"}.get(cause, f"in {len(buckets.bytes)} pieces")
@@ -96,9 +99,9 @@ def _finding(evidence: Evidence, usable: Ints, buckets: _Buckets, lost: tuple[fl
         kind="low_overlap",
         cause=cause,
         ranks=ranks,
-        severity=Severity.INFO if natural else severity(cost, typical),
-        confidence=0.6 if natural else 0.85,
-        cost_ms=0.0 if natural else cost,
+        severity=Severity.INFO if unsure else severity(cost, typical),
+        confidence=0.6 if unsure else 0.85,
+        cost_ms=0.0 if unsure else cost,
         steps=evidence.step_numbers(usable),
         evidence=told,
         advice=_LITTLE if little else ADVICE[cause].format(cap=cap, gain=milliseconds(gain)),

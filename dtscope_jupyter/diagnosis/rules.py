@@ -14,6 +14,7 @@ from dtscope_jupyter import schema
 from dtscope_jupyter.diagnosis import (
     contention,
     desync,
+    errors,
     hang,
     implicit_copy,
     insufficient_data,
@@ -97,6 +98,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     apart = desync.find(evidence)
     mismatched = {rank for each in apart if each.cause != "values" for rank in each.ranks}
     stuck = [each for each in hang.find(evidence, desynchronised=bool(mismatched)) if not mismatched.issuperset(each.ranks)]
+    failing = [] if apart or stuck else [each for each in (errors.find(evidence),) if each]
     late = straggler.find(evidence)
     slow = slow_link.find(evidence)
     overlap = low_overlap.find(evidence, slow)
@@ -105,7 +107,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     slow = [each for each in slow if not _explained(each, beside)]
     copied = implicit_copy.find(evidence)
     late = [each for each in late if not _is_copy(each, copied)]
-    return [*apart, *stuck, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *copied]
+    return [*apart, *stuck, *failing, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *copied]
 
 
 def _explained(slow: Finding, beside: list[Finding]) -> bool:

@@ -51,7 +51,7 @@ def _faults(generator: Generator, program: dict[str, Any]) -> list[Fault]:
     if chance < 0.8:  # noqa: PLR2004 - of another kind,
         return [_other(generator, program)]
     timed, other = _timed(generator, program), _other(generator, program)
-    if other.kind == "hang" and timed.first > other.first - _SHOWN:
+    if other.kind == "hang" and timed.first > other.first - _SHOWN * timed.every:
         timed = replace(timed, first=4 if timed.kind == "slow_link" else 0)
     return [timed, other]
 

@@ -171,3 +171,32 @@ def test_the_same_hang_gets_the_same_verdict_each_time_and_in_any_order_of_rows(
         order = np.random.default_rng(seed)
         mixed = {name: table.take(pa.array(order.permutation(len(table)))) for name, table in tables.items()}
         assert diagnose(mixed).to_dict()["findings"] == first["findings"]
+
+
+def failing(count: int, steps: int = 400) -> dict[str, pa.Table]:
+    """A run of two ranks with eight collectives a step, of which so many on rank 1 raised an error in steps 100 to 199."""
+    found = dict(simulate.run(2, steps))
+    text = "all_reduce of process group 0 raised an error"
+    rows = [{"rank": 1, "step": 100 + n, "kind": "warning", "name": "collective_failed", "value": 1.0, "text": text} for n in range(count)]
+    return {**found, "notes": pa.Table.from_pylist(rows, found["notes"].schema)}
+
+
+@pytest.mark.parametrize(("count", "named"), [(0, False), (1, False), (2, True), (20, True)])
+def test_collectives_that_fail_more_often_than_one_in_a_thousand(count: int, named: bool) -> None:  # noqa: FBT001
+    found = [each for each in diagnose(failing(count)).findings if each.kind == "hang"]
+    assert [(each.cause, each.ranks) for each in found] == ([("unknown", (1,))] if named else [])
+    assert all(each.evidence["errors"] == count for each in found)
+
+
+def test_errors_with_which_a_run_ends_are_no_rate() -> None:
+    run = failing(0, steps=20)
+    row = {"rank": 1, "step": 19, "kind": "warning", "name": "collective_failed", "value": 1.0, "text": "all_reduce raised an error"}
+    assert said({**run, "notes": pa.Table.from_pylist([row], run["notes"].schema)}) == []
+
+
+@pytest.mark.parametrize(("device", "severity"), [(None, "info"), ("NVIDIA H200", "critical")])
+def test_too_few_buckets_promise_a_gain_only_on_devices(device: str | None, severity: str) -> None:
+    """On CPUs communication takes the cores that compute: what is not hidden there is worth knowing, and no more."""
+    (finding,) = diagnose(simulate.run(2, 20, device=device, gradient_bytes=2**33, buckets=2)).findings
+    assert (finding.kind, finding.severity) == ("low_overlap", severity)
+    assert (finding.cost_ms > 0) == (device is not None)
