@@ -18,7 +18,7 @@ class Operation:
 
     __slots__ = (
         "announced", "asynchronous", "bucket", "bytes", "contiguous", "device", "dtype", "end", "enqueue", "events", "failed",
-        "group", "line", "name", "peer", "phase", "returned", "seq", "shape", "source", "start", "step", "work",
+        "group", "line", "name", "peer", "phase", "raised", "returned", "seq", "shape", "source", "start", "step", "work",
     )  # fmt: skip
 
     def __init__(self, name: str, group: Group, message: Message, step: int, phase: str | None, enqueue: int) -> None:
@@ -41,7 +41,7 @@ class Operation:
         self.start = enqueue
         self.end = self.returned = 0
         self.asynchronous = False
-        self.announced = self.failed = False
+        self.announced = self.failed = self.raised = False
         self.events: Any = None
         self.work: Any = None
         self.source = "event"
