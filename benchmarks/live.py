@@ -8,9 +8,9 @@
 `latency`: two gloo ranks under %%dtscope profile, paced to 50 steps/s. From the end of a step on the later rank (steps.end_ns) to
 the frame in which the page's map has it on every rank; target 400 ms for the 95th percentile.
 
-`ranks`: rank folders that a process beside the kernel writes with the agents' own writer, 20 steps/s each unless --rate says another, shown by a live view.
-Growth of the browser's heap after the first minute, collected before it is read (target 20 MB for 10 minutes), frames and rows that
-were left out (target 0), and the processor time of the kernel's threads (target 5 % for the pump, 15 % for the analysis).
+`ranks`: rank folders that a process beside the kernel writes with the agents' own writer, 20 steps/s each unless --rate says another,
+shown by a live view. Growth of the browser's heap after the first minute, collected before it is read (target 20 MB for 10 minutes), frames
+and rows that were left out (target 0), and the processor time of the kernel's threads (target 5 % for the pump, 15 % for the analysis).
 """
 
 from __future__ import annotations

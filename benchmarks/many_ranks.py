@@ -52,8 +52,8 @@ class Rank:
         steps = np.arange(first, last)
         start = begin + steps * self._step_ns
         exposed = self._rng.gamma(4, 1, len(steps))
-        made = {"rank": [self._rank] * len(steps), "step": steps, "start_ns": start, "end_ns": start + self._step_ns, "comm_ms": exposed + 20}
-        made |= {"compute_ms": [30.0] * len(steps), "overlap_ms": [20.0] * len(steps), "exposed_ms": exposed}
+        made = {"rank": [self._rank] * len(steps), "step": steps, "start_ns": start, "end_ns": start + self._step_ns}
+        made |= {"comm_ms": exposed + 20, "compute_ms": [30.0] * len(steps), "overlap_ms": [20.0] * len(steps), "exposed_ms": exposed}
         self._tables["steps"].append(batch("steps", made | {"source": ["agent"] * len(steps)}))
         self._tables["collectives"].append(batch("collectives", self._collectives(steps, start)))
         os.utime(self._identity)
@@ -73,7 +73,7 @@ class Rank:
 def main() -> None:
     """Writes until the time is over."""
     run, world, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-    rate = float(sys.argv[4]) if len(sys.argv) > 4 else STEPS_PER_S  # noqa: PLR2004
+    rate = float(sys.argv[4]) if len(sys.argv) > 4 else STEPS_PER_S
     rundir.create_attempt(run, {"name": "made", "world_size": world, "backend": "nccl"})
     ranks = [Rank(run, rank, world, rate) for rank in range(world)]
     begin, done = time.time_ns(), 0

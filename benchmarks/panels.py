@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the panels draw in headless chromium: a map of 1,024 ranks x 10,000 steps, a timeline of 1,000,000 spans.
 
-`python benchmarks/panels.py [--out FILE]`. Prints the time from data in the page to the picture, and the frames while panning or zooming.
+`python benchmarks/panels.py [--out FILE]`. Prints the time from data in the page to the picture, the frames while panning or
+zooming, and the size of the scripts.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 from dtscope_jupyter import schema  # noqa: E402 - the path comes first
 from dtscope_jupyter.view import offline  # noqa: E402 - the path comes first
 from dtscope_jupyter.view.live_pack import Message, of_tables  # noqa: E402 - the path comes first
+from dtscope_jupyter.view.widget import STATIC  # noqa: E402 - the path comes first
 from tests.browser import lab  # noqa: E402 - the path comes first
 
 RANKS, STEPS, SPANS = 1024, 10_000, 1_000_000
@@ -69,6 +71,8 @@ def main() -> None:
             results[name] = {"first_draw_ms": first, "frame_median_ms": frames[30], "frame_p95_ms": frames[57], "frames": len(frames)}
             print(f"{name}: first draw {first:.0f} ms; frame median {frames[30]:.1f} ms, 95th percentile {frames[57]:.1f} ms")
             page.close()
+    results["bundle_gzipped_bytes"] = {name: len(gzip.compress((STATIC / name).read_bytes(), 9)) for name in ("widget.js", "standalone.js")}
+    print(f"bundle: {results['bundle_gzipped_bytes']}")
     if options.out:
         write(options.out, results)
 
