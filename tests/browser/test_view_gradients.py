@@ -68,3 +68,21 @@ def test_the_gradient_of_a_chosen_parameter_is_a_picture_of_each_rank(page: Page
             shape = picture.evaluate("c => [c.height, c.width]")
             assert sorted(shape) == sorted(sizes[name])
             assert picture.evaluate(COLOURS) > 3
+
+
+def test_lines_are_buckets_too_and_the_samples_play(page: Page, saved: Path) -> None:
+    page.goto(saved.as_uri())
+    page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
+    panel = page.locator("[data-panel=gradients]")
+    panel.get_by_label("rows").select_option("bucket")
+    lines = panel.locator(".dts-surface canvas")
+    lines.focus()
+    lines.press("ArrowDown")
+    expect(panel.locator(".dts-voice")).to_have_text(re.compile("^bucket 0, (un)?folded$"))
+    play = panel.get_by_role("button", name="play through the sampled steps")
+    play.click()
+    expect(play).to_have_text("pause")
+    page.wait_for_function("() => +document.querySelector('.dts-at').textContent < 60")
+    expect(play).to_have_text("play", timeout=120_000)
+    expect(panel.locator("header > .dts-sub")).to_have_text(re.compile(r"step \d+$|each rank's last sample$"))
+    assert int(panel.locator(".dts-at").inner_text()) > 0

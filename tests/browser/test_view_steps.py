@@ -14,6 +14,7 @@ import dtscope_jupyter as dts
 from dtscope_jupyter.view import offline
 from tests.browser import lab
 from tests.browser.made_run import LATE, long_run
+from tests.browser.test_view_live import colours
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def panels(page: Page, jupyterlab: lab.Server, run: Path, tmp_path: Path) -> Locator:
     """A live view of the whole run, of which the page holds the end."""
     page.add_init_script(f"({HOLD})()")
-    cells = VIEW.format(run=str(run), ranks=RANKS), BUSY.format(stop=str(tmp_path / "stop"))
+    cells = VIEW.format(run=str(run), ranks=RANKS), BUSY.format(stop=str(tmp_path / "stop")), "live"
     lab.open_notebook(page, jupyterlab, jupyterlab.notebook(f"{tmp_path.name}-steps.ipynb", *cells))
     lab.run_cell(page, 0)
     panels = page.locator(".dts").first
@@ -64,7 +65,9 @@ def choose(panels: Locator, step: int) -> None:
     number = panels.get_by_label("step to show")
     number.fill(str(step))
     number.press("Enter")
-    expect(panels.locator("[data-panel=timeline] h3")).to_have_text(f"Step {step}")
+    expect(panels.locator("[data-panel=timeline] h3")).to_have_text(
+        f"Step {step}" if step < 1000 else re.compile(f"Step {step // 1000}.{step % 1000:03}")
+    )
 
 
 def drawn(panels: Locator) -> None:
@@ -103,6 +106,19 @@ def test_a_busy_kernel_answers_in_its_time(page: Page, panels: Locator, tmp_path
     (tmp_path / "stop").touch()
     lab.wait_cell(page, 1)
     drawn(panels)
+
+
+def test_displayed_again_it_is_a_second_view_of_the_same(page: Page, panels: Locator) -> None:
+    lab.run_cell(page, 2)
+    second = page.locator(".dts").nth(1)
+    expect(second.locator(".dts-status")).to_contain_text(re.compile(r"step 5.999"))
+    choose(second, 5990)
+    expect(panels.locator("[data-panel=timeline] h3")).to_have_text(re.compile(r"Step 5.999"))
+    assert colours(second.locator("[data-panel=map] canvas")) > 5
+    choose(panels, 1)
+    drawn(panels)
+    choose(second, 1)
+    drawn(second)
 
 
 def test_shown_again_from_memory_it_is_fetched_too(page: Page, jupyterlab: lab.Server, run: Path, tmp_path: Path) -> None:
