@@ -145,11 +145,11 @@ class Run:
 
         return overlap(self.tables, by, convention)
 
-    def waits(self, by: str | Sequence[str] = "rank") -> pd.DataFrame:
+    def waits(self, by: str | Sequence[str] = "rank", convention: str | None = None) -> pd.DataFrame:
         """Who waited for whom: `analysis.waits.waits`."""
         from dtscope_jupyter.analysis.waits import waits
 
-        return waits(self.tables, by)
+        return waits(self.tables, by, convention)
 
     def bandwidth(self, by: str | Sequence[str] = "operation") -> pd.DataFrame:
         """Algorithm and bus bandwidth, GB/s: `analysis.bandwidth.bandwidth`."""
@@ -231,11 +231,11 @@ class Run:
 
         return live.show(self, panel, rank=rank, step=step)
 
-    def report(self) -> Report:
-        """The static report, PNG and text: `view.report.Report`."""
+    def report(self, theme: str | None = None) -> Report:
+        """The static report, PNG and text, in light, dark or high_contrast: `view.report.Report`."""
         from dtscope_jupyter.view.report import Report
 
-        return Report(self)
+        return Report(self, theme=theme)
 
     def report_json(self) -> dict[str, Any]:
         """Findings and summary as plain JSON values, as docs/report.schema.json has them: `export.report.report`."""

@@ -89,7 +89,7 @@ def _partly(tables: Tables, both: Paired, keep: Bools, seen: Ints) -> list[str]:
     return [f"process group {names[one]}: {short[one]} collectives not seen on all of its {size[one]} ranks" for one in lacking]
 
 
-def waits(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:
+def waits(tables: Tables, by: str | Sequence[str] = "rank", convention: str | None = None) -> pd.DataFrame:
     """What each rank waited for the others, and how long the transfers themselves took.
 
     wait of rank r in a collective = latest start over ranks - start of r; transfer = shortest duration over
@@ -101,6 +101,7 @@ def waits(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:
         by: One or several of rank, step, process_group, operation, phase, bucket: sums over collectives, with
             times_last = number of collectives in which the row's rank began last; without "rank" the milliseconds are
             means over the ranks. "collective": a row a collective, with the rank that was last.
+        convention: None, or "tensorboard" for the plugin's waits (rank and step only), see `conventions.waits`.
 
     Returns:
         `by`, wait_ms, transfer_ms, times_last, collectives, uncertainty_ms (of wait_ms: as many times the clocks' as there are
@@ -109,10 +110,15 @@ def waits(tables: Tables, by: str | Sequence[str] = "rank") -> pd.DataFrame:
         `attrs["unpaired"]` lists in words what could not be paired, `attrs["uncertainty_ms"]` how far clocks may be off.
 
     Raises:
-        DtscopeError: An unknown `by`.
+        DtscopeError: An unknown `by` or convention.
     """
     keys = keys_of(by, BY)
     found = timed(tables)
+    if convention is not None:
+        from dtscope_jupyter.analysis import conventions
+
+        conventions.check(convention, ("tensorboard",))
+        return conventions.waits(found, keys)
     uncertainty = found.uncertainty / MS
     frame = _each(found, uncertainty) if keys == ("collective",) else _grouped(tables, found, keys)
     if keys != ("collective",):

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dtscope_jupyter import run as runs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _H200 = ["ddp_healthy", "ddp_straggler", "ddp_slow_loader", "ddp_no_p2p", "fsdp_healthy", "ddp_small_buckets", "ddp_one_bucket"]
 _ALL = [("h200", name) for name in _H200] + [("hta", name) for name in ("sampled_pair", "nccl_data", "trace_diff_test")]
@@ -70,7 +67,7 @@ def test_the_tensorboard_split_adds_up_to_the_steps(captures: Path, name: str) -
     run = _run(captures / "h200" / name)
     by_step = run.overlap(["rank", "step"], convention="tensorboard")
     ours = run.overlap(["rank", "step"])
-    assert by_step["comm_ms"].tolist() == pytest.approx(ours["comm_ms"].tolist())
+    assert (by_step["comm_ms"] > ours["comm_ms"]).all(), "the host's calls count as well"
     assert (by_step["compute_ms"] + by_step["overlap_ms"]).tolist() == pytest.approx(ours["compute_ms"].tolist())
     whole = by_step[["compute_ms", "overlap_ms", "exposed_ms", "other_ms"]].sum(axis=1)
     steps = run.table("steps")
@@ -78,6 +75,27 @@ def test_the_tensorboard_split_adds_up_to_the_steps(captures: Path, name: str) -
     assert whole.groupby(by_step["rank"]).sum().tolist() == pytest.approx(measured.tolist(), rel=0.1)
     means = run.overlap(convention="tensorboard")
     assert means["comm_ms"].tolist() == pytest.approx(by_step.groupby("rank")["comm_ms"].mean().tolist())
+
+
+_OLD_VIEW = [*(("h200", name) for name in ("ddp_healthy", "ddp_straggler", "ddp_one_bucket")), ("hta", "nccl_data")]
+
+
+@pytest.mark.parametrize(("origin", "name"), _OLD_VIEW)
+def test_the_tensorboard_plugin_under_its_convention(captures: Path, origin: str, name: str) -> None:
+    """Its own answers, within what its float microseconds lose."""
+    answer = json.loads((Path(__file__).parent.parent / "data" / "tensorboard_answers.json").read_text())[name]
+    run = _run(captures / origin / name)
+    split = run.overlap(["rank", "step"], convention="tensorboard")
+    columns = ["compute_ms", "overlap_ms", "exposed_ms", "other_ms"]
+    assert len(split) == sum(len(each) for each in answer["overlap"].values())
+    for rank, step, *lengths in split[["rank", "step", *columns]].to_numpy().tolist():
+        of_ranks = answer["overlap"][str(int(step))]
+        expected = of_ranks.get(f"rank{int(rank)}") or of_ranks[name]
+        assert [1000 * length for length in lengths] == pytest.approx(expected, abs=0.1)
+    waits = run.waits(["rank", "step"], convention="tensorboard")
+    for rank, step, wait, transfer in waits.to_numpy().tolist() if "waits" in answer else []:
+        expected = answer["waits"][str(int(step))][f"rank{int(rank)}"]
+        assert [1000 * transfer, 1000 * wait] == pytest.approx(expected, abs=0.1)
 
 
 @pytest.mark.parametrize("name", ["ddp_healthy", "ddp_straggler", "fsdp_healthy"])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from analysis_rows import counted
+from analysis_rows import tables as rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +20,9 @@ from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.view.palette import palette
 from dtscope_jupyter.view.picture import draw
 from dtscope_jupyter.view.picture.canvas import Canvas
+from dtscope_jupyter.view.picture.heat import Heat
+from dtscope_jupyter.view.picture.panel import ASIDE, LEFT, MARGIN, TITLE
+from dtscope_jupyter.view.scene.build import scene
 from tests.view_tables import ORIGIN, ddp, pixels, stuck, tables
 
 if TYPE_CHECKING:
@@ -81,9 +86,29 @@ class TestMeaning:
     def test_lanes_are_as_long_as_what_they_show(self) -> None:
         rows = pixels(picture(ddp(2, 4, exposed_ms=10.0)))
         lane = max((row for row in rows), key=lambda row: (row == palette().rgb("exposed")).all(axis=1).sum())
-        width = 2000 - 2 * (100 + 18)
+        width = 2000 - 2 * (LEFT + MARGIN + ASIDE)
         assert (lane == palette().rgb("exposed")).all(axis=1).sum() == pytest.approx(0.10 * width, abs=4)
         assert (lane == palette().rgb("overlapped")).all(axis=1).sum() == pytest.approx(0.20 * width, abs=4)
+
+    def test_a_timed_step_beside_estimates_is_dotted(self) -> None:
+        """Of 8 steps two are timed: their cells have a dot, so that the picture of none timed has fewer colours at those places."""
+        shown = scene(rows(**counted(8)), None)
+        canvas = Canvas(1000, 200, palette(), 2)
+        heat = Heat(shown.exposed, shown.exposed.pooled(192, 200), shown.step_ms, shown.comm.values, None, [])
+        heat.draw(canvas, 0)
+        drawn = pixels(canvas.png())
+        end = 1000 - MARGIN - ASIDE
+        width, middle = (end - LEFT) / 8, round(2 * (TITLE + heat.row / 2))
+        marks = [round(2 * (LEFT + width * step + 8)) for step in range(8)]
+        cells = [drawn[middle - 3 : middle + 4, x - 3 : x + 4].reshape(-1, 3) for x in marks]
+        assert [len(np.unique(cell, axis=0)) > 1 for cell in cells] == [step in (3, 7) for step in range(8)]
+
+    def test_the_mean_of_a_step_stands_above_it(self) -> None:
+        drawn = [pixels(picture(ddp(2, steps, exposed_ms=30.0))) for steps in (8, 9)]
+        orange = [int((rows == palette().rgb("exposed")).all(axis=2).sum()) for rows in drawn]
+        heights = [len(rows) for rows in drawn]
+        assert heights[1] - heights[0] == 2 * (18 + 4), "a strip above the columns, unless the cells are few"
+        assert min(orange) > 0
 
     def test_a_healthy_map_is_pale_and_a_sick_one_is_not(self) -> None:
         pale, dark = (pixels(picture(ddp(exposed_ms=ms, parameters=0))) for ms in (0.5, 30.0))
@@ -153,3 +178,16 @@ def test_a_text_of_many_pages_is_measured_a_few_times_only(monkeypatch: pytest.M
     shown = getattr(canvas, fit)("n" * 100_000, 120)
     assert real(canvas, shown) <= 120
     assert sum(measured) < 500_000
+
+
+@pytest.mark.parametrize(("name", "room", "kept"), [
+    ("head.weight", 200, "head.weight"),
+    ("layers.0.attention.weight", 70, "…weight"),
+    ("layers.0.w", 50, "…0.w"),
+    ("averyveryverylongparametername", 60, "…"),
+])
+def test_a_long_name_keeps_its_last_parts(name: str, room: float, kept: str) -> None:
+    canvas = Canvas(400, 20, palette(), 2)
+    shown = canvas.fit_name(name, room, size=12)
+    assert canvas.measure(shown, size=12) <= room
+    assert shown.startswith(kept)

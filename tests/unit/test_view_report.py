@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from dtscope_jupyter import rundir
 from dtscope_jupyter.ending import sentence
+from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.run import Run
 from dtscope_jupyter.view.report import Report
 from dtscope_jupyter.view.report.lines import shown_path
@@ -104,3 +105,15 @@ class TestEnd:
 
     def test_of_a_user_s_interrupt_says_so(self) -> None:
         assert sentence({"state": "interrupted", "message": "interrupted by the user"}) == "Interrupted by the user."
+
+
+def test_the_theme_is_the_users_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(ddp(2, 3), name="r")
+    light, dark = run.report().png, run.report("dark").png
+    assert light != dark
+    monkeypatch.setenv("DTRAINSCOPE_THEME", "dark")
+    assert run.report().png == dark
+    assert run.report("light").png == light
+    monkeypatch.setenv("DTRAINSCOPE_THEME", "pink")
+    with pytest.raises(DtscopeError, match="no theme 'pink'; choose one of light, dark, high_contrast"):
+        run.report()

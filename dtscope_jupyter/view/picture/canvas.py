@@ -81,6 +81,17 @@ class Canvas:
             kept = kept[1:]
         return text if self.measure(text, size=size) <= width else "…" + kept
 
+    def fit_name(self, text: str, width: float, *, size: float = 13) -> str:
+        """A dotted name, its first parts left out where it is wider than `width`."""
+        if self.measure(text, size=size) <= width:
+            return text
+        parts = text.split(".")
+        for first in range(1, len(parts)):
+            kept = "…" + ".".join(parts[first:])
+            if self.measure(kept, size=size) <= width:
+                return kept
+        return self.fit_end(parts[-1], width, size=size)
+
     def cells(self, left: float, top: float, right: float, bottom: float, colors: npt.NDArray[np.uint8]) -> None:
         """An image of one cell a colour, `colors[row, column, rgb]`, stretched without smoothing."""
         x0, y0, x1, y1 = (self._device(v) for v in (left, top, right, bottom))

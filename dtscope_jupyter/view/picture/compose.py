@@ -31,6 +31,8 @@ _MAP = (192, 200)
 _TABLE_ROWS = 12
 _TABLE_SHARE = 0.56
 _MOST_FINDINGS = 6
+_FEW_RANKS = 8
+_GRADIENTS = 0.68
 _COLOR = {"info": "accent", "warning": "warning", "critical": "critical"}
 
 
@@ -41,13 +43,29 @@ def panels(scene: Scene, canvas: Canvas, title: str, subtitle: str) -> list[list
         rows.append([StepsTaken(scene.progress, scene.blamed)])
     if scene.timeline is not None or scene.progress is None or scene.exposed.estimated.any():
         marked = scene.chosen.step if scene.chosen else None
-        rows.append([Heat(scene.exposed, scene.exposed.pooled(*_MAP), scene.step_ms, scene.comm.values, marked, scene.blamed)])
+        pooled = scene.exposed.pooled(*_MAP)
+        rows.append([Heat(scene.exposed, pooled, scene.step_ms, scene.comm.values, marked, scene.blamed, _since(scene))])
         rows.extend([[_lanes(scene)]] if scene.timeline is not None or scene.progress is None else [])
     rows.append(_numbers(scene, canvas))
-    if scene.gradients is not None:
-        rows.append([Norms(scene.gradients)])
-    rows.append(_notes(scene, canvas))
+    rows += _below(scene, canvas)
     return [row for row in rows if row]
+
+
+def _since(scene: Scene) -> int | None:
+    """The first step of the dearest finding that costs something and does not touch all steps."""
+    costly = next((f for f in scene.findings or [] if f.severity in _COLOR and f.severity != "info" and f.steps), None)
+    return min(costly.steps) if costly else None
+
+
+def _below(scene: Scene, canvas: Canvas) -> list[list[Panel]]:
+    """Gradients and notes, side by side where both are narrow."""
+    room = right(canvas) - MARGIN
+    narrow = scene.gradients is not None and len(scene.gradients.ranks) <= _FEW_RANKS and len(scene.findings or []) <= 1
+    if scene.gradients is None or not narrow:
+        return [[Norms(scene.gradients)] if scene.gradients is not None else [], _notes(scene, canvas, MARGIN)]
+    width = _GRADIENTS * room
+    notes = _notes(scene, canvas, MARGIN + width + 40, scene.gradients.order)
+    return [[Norms(scene.gradients, width if notes else None), *notes]]
 
 
 def _headline(scene: Scene, canvas: Canvas) -> Headline:
@@ -93,17 +111,18 @@ def _excess(scene: Scene) -> tuple[Sequence[int], Mapping[str, float]] | None:
     return (top.ranks, excess) if top and isinstance(excess, dict) and excess else None
 
 
-def _notes(scene: Scene, canvas: Canvas) -> list[Panel]:
+def _notes(scene: Scene, canvas: Canvas, left: float, last: str = "") -> list[Panel]:
     others = (scene.findings or [])[1:]
     entries: list[tuple[str | None, str, bool]] = [(_COLOR[f.severity], f.sentence, True) for f in others[:_MOST_FINDINGS]]
     if len(others) > _MOST_FINDINGS:
         entries.append((None, f"and {count(len(others) - _MOST_FINDINGS, 'more finding')}", False))
     entries += [("good" if good else "critical", words, False) for good, words in checks(scene)]
+    entries += [(None, last, False)] if last and entries else []
     lines: list[tuple[str | None, str, bool]] = []
     for color, words, bold in entries:
-        first, *rest = wrap(canvas, words, right(canvas) - MARGIN - 20, 12.5)
+        first, *rest = wrap(canvas, words, right(canvas) - left - 20, 12.5)
         lines += [(color, first, bold), *((None, line, bold) for line in rest)]
-    return [Notes("Also found" if others else "Checked", lines, MARGIN)] if lines else []
+    return [Notes("Also found" if others else "Checked", lines, left)] if lines else []
 
 
 def wrap(canvas: Canvas, text: str, width: float, size: float, most: int = 2) -> list[str]:

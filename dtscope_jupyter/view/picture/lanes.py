@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtscope_jupyter.view.picture.panel import LABEL, LEFT, TITLE, message, right, swatches, title
+from dtscope_jupyter.intervals import total
+from dtscope_jupyter.view.picture.panel import LABEL, LEFT, TITLE, message, plot_right, right, swatches, title
 from dtscope_jupyter.view.picture.scales import coverage, mixed, ticks
-from dtscope_jupyter.view.text import duration, size
+from dtscope_jupyter.view.text import column, duration, size
 
 if TYPE_CHECKING:
     from dtscope_jupyter.view.picture.canvas import Canvas
@@ -54,9 +55,13 @@ class Lanes:
             message(canvas, top, "Nothing with a start and an end was recorded, so there is no timeline.")
             return
         title(canvas, top, self.name, self.about, until=swatches(canvas, top, _LEGEND) - 12)
-        for i, lane in enumerate(self.timeline.lanes):
+        lanes = self.timeline.lanes
+        for i, (lane, bare) in enumerate(zip(lanes, column(total(lane.exposed) / 1e6 for lane in lanes), strict=True)):
             self._lane(canvas, top + TITLE + i * self.lane, lane)
-        self._axis(canvas, top + TITLE + self.lane * len(self.timeline.lanes))
+            y = top + TITLE + i * self.lane + sum(self._bars()) / 2 + 4.5
+            canvas.text(right(canvas), y, bare, size=12, color="ink" if lane.rank in self.blamed else "quiet", align="right")
+        self._axis(canvas, top + TITLE + self.lane * len(lanes))
+        canvas.text(right(canvas), top + TITLE + self.lane * len(lanes) + 12, "exposed", size=11, color="quiet", align="right")
         if self.thread is not None:
             self._thread(canvas, top + TITLE, self.thread)
 
@@ -70,27 +75,26 @@ class Lanes:
         name = f"rank {lane.rank}"
         blamed = lane.rank in self.blamed
         canvas.text(LABEL, top + (thick + gap + thin) / 2 + 4.5, name, color="ink" if blamed else "quiet", bold=blamed, align="right")
-        edges = np.linspace(0, self.timeline.length_ns, round((right(canvas) - LEFT) * canvas.scale) + 1)
+        end = plot_right(canvas)
+        edges = np.linspace(0, self.timeline.length_ns, round((end - LEFT) * canvas.scale) + 1)
         compute = mixed([coverage(lane.compute, edges)], ["compute"], canvas.palette)
         shares = [coverage(lane.exposed, edges), coverage(lane.overlapped, edges)]
         comm = mixed(shares, ["exposed", "overlapped"], canvas.palette)
-        canvas.cells(LEFT, top, right(canvas), top + thick, compute[None])
-        canvas.cells(LEFT, top + thick + gap, right(canvas), top + thick + gap + thin, comm[None])
+        canvas.cells(LEFT, top, end, top + thick, compute[None])
+        canvas.cells(LEFT, top + thick + gap, end, top + thick + gap + thin, comm[None])
 
     def _axis(self, canvas: Canvas, top: float) -> None:
         assert self.timeline is not None
         length = self.timeline.length_ns / 1e6
         places = ticks(length, 10)
         for ms in places:
-            x = LEFT + (right(canvas) - LEFT) * ms / length
+            x = LEFT + (plot_right(canvas) - LEFT) * ms / length
             canvas.rectangle(x - 0.25, top - 5, x + 0.25, top - 1, "quiet")
-            words = f"{ms:g}" if ms else "0 ms"
-            if x + canvas.measure(words, size=12) / 2 <= right(canvas):
-                canvas.text(max(x, LEFT + 8), top + 12, words, size=12, color="quiet", align="middle")
+            canvas.text(max(x, LEFT + 8), top + 12, f"{ms:g}" if ms else "0 ms", size=12, color="quiet", align="middle")
 
     def _place(self, canvas: Canvas, start_ns: int) -> float:
         assert self.timeline is not None
-        return LEFT + (right(canvas) - LEFT) * (start_ns - self.timeline.origin_ns) / self.timeline.length_ns
+        return LEFT + (plot_right(canvas) - LEFT) * (start_ns - self.timeline.origin_ns) / self.timeline.length_ns
 
     def _thread(self, canvas: Canvas, top: float, thread: Call) -> None:
         assert self.timeline is not None
@@ -122,11 +126,11 @@ class Lanes:
         """The place before or after the mark that hides less of the rank's communication; before, where both are alike."""
         assert self.timeline is not None
         lane = next(lane for lane in self.timeline.lanes if lane.rank == rank)
-        scale = self.timeline.length_ns / (right(canvas) - LEFT)
+        scale = self.timeline.length_ns / (plot_right(canvas) - LEFT)
         hidden = []
         for left in lefts:
             edges = (np.array([left, left + width]) - LEFT) * scale
-            outside = left < LEFT or left + width > right(canvas)
+            outside = left < LEFT or left + width > plot_right(canvas)
             hidden.append(2.0 if outside else float(coverage(lane.exposed, edges)[0] + coverage(lane.overlapped, edges)[0]))
         return lefts[int(np.argmin(hidden))]
 

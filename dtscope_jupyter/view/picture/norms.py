@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtscope_jupyter.view.palette import readable_on
-from dtscope_jupyter.view.picture.panel import LABEL, LEFT, TITLE, right, title
-from dtscope_jupyter.view.picture.scales import Bytes, shades
-from dtscope_jupyter.view.text import duration, significant
+from dtscope_jupyter.view.picture.panel import LABEL, LEFT, MARGIN, TITLE, right, title
+from dtscope_jupyter.view.picture.scales import Bytes, shades, whole_ticks
+from dtscope_jupyter.view.text import significant
 
 if TYPE_CHECKING:
     from dtscope_jupyter.view.picture.canvas import Canvas
@@ -27,53 +27,66 @@ _DECADES = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Norms:
-    """The gradients of the last step that has them."""
+    """The gradients of the last step that has them; `width` of the sheet where not all of it: the notes beside tell their order."""
 
     gradients: Gradients
+    width: float | None = None
 
     @property
     def height(self) -> int:
         """Its height in logical pixels."""
         return TITLE + _ROW * len(self.gradients.groups) + 22
 
+    def _end(self, canvas: Canvas) -> float:
+        return right(canvas) if self.width is None else MARGIN + self.width
+
     def draw(self, canvas: Canvas, top: float) -> None:
         """Draws it below `top`."""
         shown = self.gradients
-        title(canvas, top, "Gradients", self._about(), until=right(canvas))
+        title(canvas, top, "Gradients", self._about(), until=self._end(canvas))
         every = -(-shown.norms.shape[1] // _COLUMNS)
         norms = np.where(shown.seen, shown.norms, np.nan)[:, ::every]
         colors = shades(_position(norms), 1.0, canvas.palette)
         colors[(shown.seen & ~np.isfinite(shown.norms))[:, ::every]] = canvas.palette.rgb("critical")
         bottom = top + TITLE + _ROW * len(shown.groups)
-        canvas.cells(LEFT, top + TITLE, right(canvas), bottom, colors)
+        canvas.cells(LEFT, top + TITLE, self._end(canvas), bottom, colors)
         for i in range(1, len(shown.groups)):
-            canvas.rectangle(LEFT, top + TITLE + _ROW * i - 1, right(canvas), top + TITLE + _ROW * i + 1, "paper")
+            canvas.rectangle(LEFT, top + TITLE + _ROW * i - 1, self._end(canvas), top + TITLE + _ROW * i + 1, "paper")
         self._cells(canvas, top + TITLE, norms, colors)
+        self._axis(canvas, bottom + 15, every)
         for i, group in enumerate(shown.groups):
-            name = canvas.fit_end(group, LABEL - 12, size=12)
+            name = canvas.fit_name(group, LABEL - MARGIN, size=12)
             canvas.text(LABEL, top + TITLE + _ROW * i + 14.5, name, size=12, color="quiet", align="right")
 
     def _about(self) -> str:
         shown = self.gradients
         words = f"L2 norm {shown.which} averaging over ranks, step {shown.step}, log scale"
-        if shown.first_ready and shown.first_ready != shown.last_ready:
-            words += f" · ready first {shown.first_ready}, last {shown.last_ready}, {duration(shown.apart_ms)} apart"
-        return words
+        return words if self.width is not None or not shown.order else f"{words} · {shown.order}"
 
     def _cells(self, canvas: Canvas, top: float, norms: Reals, colors: Bytes) -> None:
         columns = norms.shape[1]
-        width = (right(canvas) - LEFT) / columns
+        width = (self._end(canvas) - LEFT) / columns
         bottom = top + _ROW * len(norms)
         for j in range(columns if width >= 5 else 0):  # noqa: PLR2004
             if j:
                 canvas.rectangle(LEFT + width * j - 0.5, top, LEFT + width * j + 0.5, bottom, "paper")
             if width < _WRITTEN:
                 continue
-            canvas.text(LEFT + width * (j + 0.5), bottom + 15, f"rank {self.gradients.ranks[j]}", size=12, color="quiet", align="middle")
             for i, value in enumerate(norms[:, j]):
                 ink = readable_on(tuple(int(c) for c in colors[i, j]))  # type: ignore[arg-type]
                 words = significant(float(value)) if np.isfinite(value) else "not finite" if self.gradients.seen[i, j] else ""
                 canvas.text(LEFT + width * (j + 0.5), top + _ROW * i + 14.5, words, size=12, color=ink, align="middle")
+
+
+    def _axis(self, canvas: Canvas, y: float, every: int) -> None:
+        """Ranks below their columns: all where there is room, else round ones."""
+        ranks = self.gradients.ranks[::every]
+        width = (self._end(canvas) - LEFT) / len(ranks)
+        places = range(len(ranks)) if width >= _WRITTEN else whole_ticks(0, len(ranks) - 1, 11)
+        for i, j in enumerate(places):
+            words = f"rank {ranks[j]}" if width >= _WRITTEN or not i else f"{ranks[j]}"
+            x = max(LEFT + width * (j + 0.5), LEFT + canvas.measure(words, size=12) / 2)
+            canvas.text(x, y, words, size=12, color="quiet", align="middle")
 
 
 def _position(norms: Reals) -> Reals:

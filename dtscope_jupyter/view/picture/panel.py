@@ -15,6 +15,8 @@ MARGIN = 18
 LABEL = 92
 """Where labels of rows end and plots begin 8 pixels later."""
 LEFT = LABEL + 8
+ASIDE = 62
+"""Room at the right of plots for a number a row."""
 GAP = 24
 TITLE = 26
 
@@ -35,6 +37,11 @@ class Panel(Protocol):
 def right(canvas: Canvas) -> float:
     """Where plots end."""
     return canvas.width - MARGIN
+
+
+def plot_right(canvas: Canvas) -> float:
+    """Where plots end that have a number beside each row."""
+    return right(canvas) - ASIDE
 
 
 def title(canvas: Canvas, top: float, name: str, about: str, *, left: float = MARGIN, until: float | None = None) -> None:

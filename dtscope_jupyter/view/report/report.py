@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtscope_jupyter.view.palette import palette
 from dtscope_jupyter.view.picture.draw import render
 from dtscope_jupyter.view.report.lines import shown_path, subtitle, text
 from dtscope_jupyter.view.scene.build import Scene, scene
@@ -25,11 +27,21 @@ class Report:
     GitHub and nbconvert prefer HTML and then strip it, JupyterLab shows no SVG of others: hence a PNG and text.
     """
 
-    def __init__(self, run: Run, *, theme: str = "light", diagnosis: Diagnosis | None = None) -> None:
-        """The report of a run as its tables are now; `diagnosis` is what was found, where that is known already."""
+    def __init__(self, run: Run, *, theme: str | None = None, diagnosis: Diagnosis | None = None) -> None:
+        """The report of a run as its tables are now.
+
+        Args:
+            run: The run.
+            theme: light, dark or high_contrast; None: what the variable DTRAINSCOPE_THEME says, else light, as a page that shows
+                a saved notebook mostly is.
+            diagnosis: What was found, where that is known already.
+
+        Raises:
+            DtscopeError: No such theme.
+        """
         self._run = run
         self._found = diagnosis
-        self._theme = theme
+        self._theme = palette(theme or os.environ.get("DTRAINSCOPE_THEME") or "light").name
 
     @cached_property
     def diagnosis(self) -> Diagnosis:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from dtscope_jupyter.view.scene.select import where
+from dtscope_jupyter.view.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,13 @@ class Gradients:
     first_ready: str | None
     last_ready: str | None
     apart_ms: float
+
+    @property
+    def order(self) -> str:
+        """Which group was ready first and which last; empty where that is not known."""
+        if not self.first_ready or self.first_ready == self.last_ready:
+            return ""
+        return f"ready first {self.first_ready}, last {self.last_ready}, {duration(self.apart_ms)} apart"
 
 
 def gradients(tables: Mapping[str, pa.Table], near: int | None = None, rows: int = 8) -> Gradients | None:

@@ -28,7 +28,11 @@ def headline(scene: Scene) -> tuple[str, str, str]:
 
 def _ended(scene: Scene) -> tuple[str, str, str]:
     top = scene.findings[0] if scene.findings else None
-    detail = f"{top.sentence} {top.advice}" if top else f"{_calm(scene)} {measured(scene)}".strip()
+    if top is None:
+        detail = f"{_calm(scene)} {measured(scene)}".strip()
+    else:
+        said = top.sentence.rstrip(".") in scene.ended
+        detail = top.advice if said else f"{top.sentence} {top.advice}"
     return scene.ended, detail, "warning" if scene.ended.startswith("Interrupted") else "critical"
 
 
