@@ -61,6 +61,11 @@ class FinalWait:
             self._on = False
             self._agent.fail("buckets", error)
 
+    @property
+    def waiting(self) -> tuple[int, int] | None:
+        """Step of the oldest wait that is not over, and when the host asked for it."""
+        return (self._marks[0][0], self._marks[0][2]) if self._marks else None
+
     def settled(self, step: int) -> bool:
         """Whether the waits of all steps up to this one are known."""
         return not self._marks or self._marks[0][0] > step

@@ -55,6 +55,10 @@ class Groups:
             self._write(group, known)
         return known
 
+    def by_name(self) -> dict[str, Group]:
+        """Those that are known; of two of one name the later."""
+        return {known.name: known for known in tuple(self._known.values())}
+
     def _write(self, group: Any, known: Group) -> None:
         description = group.group_desc
         self._recorder.add("groups", (known.name, None if description == "undefined" else description, backend(group), known.ranks))
