@@ -52,13 +52,14 @@ export function clocks({ tables }: Source): { hosts: number; uncertaintyMs: numb
   return { hosts: hosts.size, uncertaintyMs: uncertainty };
 }
 
-/** Host name by rank; ranks of which no clock was read are left out. */
+/** Host name by rank, without the domain where that tells nothing apart; ranks of which no clock was read are left out. */
 export function hosts({ tables, pool }: Source): Map<number, string> {
   const found = new Map<number, string>();
   tables.clocks.each(null, (c, i) => {
     found.set(c.rank[i], pool.text(c.host[i]) ?? "");
   });
-  return found;
+  const short = new Map([...found].map(([rank, name]) => [rank, name.split(".")[0]]));
+  return new Set(short.values()).size === new Set(found.values()).size ? short : found;
 }
 
 /** Descriptions that torch gives to groups of which the user said nothing. */

@@ -148,7 +148,11 @@ function drawBlocks(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   starts.forEach((from, k) => {
     const to = starts[k + 1] ?? s.order.length;
     const [top, bottom] = [g.top + from * g.row, g.top + to * g.row];
-    if (from && (to - from) * g.row >= 4) pen.rect(4, top - 1, g.left + g.width - 4, 1, colors.rule);
+    if (from && (to - from) * g.row >= 4) {
+      // Not through the names of ranks.
+      pen.rect(4, top - 1, g.gutter - 8, 1, colors.rule);
+      pen.rect(g.left, top - 1, g.width, 1, colors.rule);
+    }
     const y = Math.min((top + bottom) / 2, top + 11);
     if (y - edge < 13) return;
     pen.text(fitted(pen, s.blocks.get(from)!, g.gutter - 8), 4, y, { fill: colors.ink });
