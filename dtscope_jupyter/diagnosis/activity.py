@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 REASONS = {"gc": "garbage_collection", "input": "input", "host_sync": "host_sync", "copy": "host_copy"}
 """Kinds of the table `host`, in the order in which they claim time that several cover."""
+_CLOSE_NS, _MANY = 250_000, 8
+"""Eight synchronisations and more, no further apart than this, are a loop."""
 _LONG_GAP_NS = 1_000_000
 """A host that launches nothing for so long is stalled; between closer launches it is only busy."""
 
@@ -156,7 +158,8 @@ class Activity:
             parts["copy"], taken = _claim(self._device("memcpy", "memset"), taken)
             parts["comm"], taken = _claim(self.comm, taken)
         for kind, name in REASONS.items():
-            parts[name], taken = _claim(self._told(kind), taken)
+            told = self._told(kind)
+            parts[name], taken = _claim(told if self.device or kind != "host_sync" else loops(told), taken)
         if self.device:
             parts["host_stall"], taken = _claim(self._launch_gaps, taken)
         return {name: lines.Covered.of(part) for name, part in parts.items()}
@@ -172,6 +175,16 @@ class Activity:
         rank, starts = rank[order], starts[order]
         long = (np.diff(starts) > _LONG_GAP_NS) & (rank[1:] == rank[:-1])
         return intervals.union(starts[:-1][long], starts[1:][long])
+
+
+def loops(told: Set) -> Set:
+    """`told` with loops of short synchronisations as one interval each: between two of many in a row nothing runs ahead of the host."""
+    starts, ends = told
+    new = np.concatenate(([True], starts[1:] - ends[:-1] > _CLOSE_NS))[: len(starts)]
+    of = np.cumsum(new) - 1
+    many = np.bincount(of, minlength=1)[of] >= _MANY if len(of) else np.zeros(0, dtype=bool)
+    inner = many[:-1] & ~new[1:] if len(of) else many
+    return intervals.union(np.concatenate((starts, ends[:-1][inner])), np.concatenate((ends, starts[1:][inner])))
 
 
 def _is(kind: tuple[Ints, list[str]], wanted: tuple[str, ...], known: Bools) -> Bools:

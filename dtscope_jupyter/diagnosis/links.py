@@ -115,9 +115,9 @@ class Transfers:
         return {names[code[part[0]]]: part for part in np.split(chosen, first[1:]) if len(part)}
 
     def bus_gb_s(self, chosen: Ints) -> float:
-        """Bus bandwidth over large messages; NaN where there is none."""
+        """Bus bandwidth of the median large message, as a group's first one also sets it up; NaN where there is none."""
         chosen = chosen[(self.evidence.pairs.bytes[chosen] >= LARGE_BYTES) & (self.ms[chosen] > 0)]
-        return float(self.wire_bytes[chosen].sum() / self.ms[chosen].sum() / 1e6) if len(chosen) else float("nan")
+        return float(np.median(self.wire_bytes[chosen] / self.ms[chosen])) / 1e6 if len(chosen) else float("nan")
 
 
 def fit(wire_bytes: Reals, ms: Reals) -> tuple[float, float]:

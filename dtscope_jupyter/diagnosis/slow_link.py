@@ -141,7 +141,7 @@ def _against_hardware(evidence: Evidence, transfers: links.Transfers, name: str,
     lost = evidence.step_sum(np.maximum(transfers.ms[chosen] - expected, 0), evidence.pairs.pair_step[chosen])
     told = {"bus_gb_s": reached, "link_gb_s": link.gb_s, "link": link.link, "device": link.device, "source": link.source}
     what = f"{reached:.3g} GB/s on the bus, where {link.link} of {link.device} carries {link.gb_s:.0f}"
-    return _Slow(name, ranks, "transport", np.flatnonzero(lost > 0), lost, 0.9, what, told)
+    return _Slow(name, ranks, "transport", np.flatnonzero((lost > 0) & evidence.steps.usable), lost, 0.9, what, told)
 
 
 def _against_itself(evidence: Evidence, transfers: links.Transfers, name: str, chosen: Ints) -> _Slow | None:
