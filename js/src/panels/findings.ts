@@ -47,13 +47,16 @@ export class FindingsPanel implements Panel {
   private show(f: Finding): void {
     const { model } = this.context;
     const newest = model.newestWhole ?? model.matrix.lastStep;
-    const steps = f.steps.filter((s) => s <= newest && model.view(s) !== null);
+    const all = f.steps.filter((s) => s <= newest);
+    // One whose rows are here where there is one; else the timeline asks for them.
+    const held = all.filter((s) => model.view(s) !== null);
+    const steps = held.length ? held : all;
     const step = steps.length ? steps[steps.length >> 1] : null;
     this.context.go({
       rank: f.ranks[0] ?? null,
       ...(step === null ? {} : { step, collective: null }),
       ...(f.kind === "nonfinite" ? { tab: "gradients" } : {}),
     });
-    if (step === null && f.steps.length) this.context.note("the steps of this finding are no longer in the page");
+    if (step === null && f.steps.length) this.context.note("no rank has finished the steps of this finding");
   }
 }
