@@ -3,7 +3,7 @@
 """Profiler windows: torch.profiler over a few whole steps, on request or, with `spans` collected, as the budget allows.
 
 The trace lies in the rank folder as trace-NNNNNN.json.gz, named by its first step. Every step that it slowed is
-marked `disturbed`: those inside, and the two around, in which it starts up and gathers.
+marked `disturbed`: those inside, the two around, in which it starts up and gathers, and those beside the writing of its file.
 """
 
 from __future__ import annotations
@@ -64,6 +64,9 @@ class Window(Collector):
         """Step `closed` has just ended."""
         if not self.on:
             return
+        self._writers = [writer for writer in self._writers if writer.is_alive()]
+        if self._writers:
+            self._steps.disturbed.add(closed + 1)
         try:
             if self._profiler is not None:
                 self._left -= 1
