@@ -248,6 +248,16 @@ def test_opening_imports_neither_torch_nor_plotly(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_opening_a_trace_imports_no_pandas_and_takes_nothing_from_arrows_pool(captures: Path) -> None:
+    code = (
+        "import sys, pyarrow, dtscope_jupyter as dts; run = dts.open(sys.argv[1]); assert len(run.tables['spans']) > 1000;"
+        "print('pandas' in sys.modules, pyarrow.default_memory_pool().max_memory())"
+    )
+    trace = captures / "h200" / "ddp_one_bucket" / "rank0.json.gz"
+    done = subprocess.run([sys.executable, "-c", code, str(trace)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "0"]
+
+
 def test_attempts_and_json_of_a_run_directory(tmp_path: Path) -> None:
     assert rundir.attempts(tmp_path / "nothing") == []
     first = rundir.create_attempt(tmp_path / "r", {"name": "r"})
