@@ -85,14 +85,15 @@ def reason(evidence: Evidence, late: Late, row: int, columns: Ints) -> Reason:
     arrives = seen and _head_start(evidence, row, columns) < _ENOUGH * loss
     excess = _before_arrival(evidence, late, row, columns) if arrives else _whole_step(evidence, row, columns)
     excess = _told(evidence, row, columns, excess)
+    waits_for_host = False
     if evidence.on_device and not evidence.activity.device:
-        excess = queue.shared(evidence, late, row, columns, excess, loss)
+        excess, waits_for_host = queue.shared(evidence, late, row, columns, excess, loss)
     named = {name: value for name, value in excess.items() if name in CATEGORIES}
     if not named or loss <= 0:
         return Reason("unknown", "", 0.0, host_bound=False, excess=excess)
     category = max(named, key=lambda name: named[name])
     coverage = named[category] / loss
-    bound = excess.get("launch", 0.0) >= _BUSY * loss
+    bound = excess.get("launch", 0.0) >= _BUSY * loss or waits_for_host
     if coverage < _ENOUGH:
         synced = kernels.many_syncs(evidence, row, columns) if bound else 0.0
         cause = "host_sync" if synced else "unknown"

@@ -33,6 +33,8 @@ __all__ = ["HEARTBEATS", "Pending", "find", "overdue"]
 HEARTBEATS = 3
 """So many heartbeats missed by a rank are a hang as well."""
 
+_ASKED = (2, 15)
+"""SIGINT and SIGTERM: somebody ended the process."""
 _WENT_ON_NS = 1_000_000_000
 """A rank that does something else so long after its peers began to wait has gone past the collective."""
 WHAT = {
@@ -83,7 +85,7 @@ def find(evidence: Evidence, *, desynchronised: bool = False) -> list[Finding]:
     stuck = pending(evidence.tables, evidence.members)
     stuck = [each for each in stuck if _overdue(evidence, each)]
     if not stuck:
-        return []
+        return [] if desynchronised or evidence.live else _died(evidence)
     graph = _graph(evidence)
     guilty = _guilty(evidence, graph)
     if not guilty:
@@ -92,6 +94,26 @@ def find(evidence: Evidence, *, desynchronised: bool = False) -> list[Finding]:
     for rank in sorted(guilty):
         causes.setdefault(_cause(evidence, stuck, graph, rank), []).append(rank)
     return [_finding(evidence, stuck, tuple(ranks), cause) for cause, ranks in causes.items()]
+
+
+def _died(evidence: Evidence) -> list[Finding]:
+    """Ranks that a signal ended before others had come as far, where no open collective shows who waited for them."""
+    table = evidence.tables["steps"]
+    rank, step = columns.ints(table, "rank"), columns.ints(table, "step")
+    steps = {int(one): int(step[rank == one].max()) for one in np.unique(rank).tolist()}
+    dead = {one: code for one, code in exits(evidence.tables).items() if code < 0 and -int(code) not in _ASKED}
+    furthest = max((at for one, at in steps.items() if one not in dead), default=-1)
+    ranks = tuple(sorted(one for one in dead if steps.get(one, -1) < furthest))
+    if not ranks:
+        return []
+    codes = {one: int(dead[one]) for one in ranks}
+    return [Finding(
+        kind="hang", cause="process_died", ranks=ranks, severity=Severity.CRITICAL, confidence=0.9, cost_ms=0.0, steps=(),
+        evidence={"exit_codes": codes, "last_step": {one: steps.get(one) for one in ranks}, "furthest_step": furthest},
+        advice=ADVICE["process_died"],
+        sentence=f"{name_ranks(ranks)} died: ended by signal {', '.join(str(-code) for code in codes.values())} "
+        f"after step {steps.get(ranks[0], 'none')}, the others came to step {furthest}, {WHAT['process_died']}.",
+    )]  # fmt: skip
 
 
 def _overdue(evidence: Evidence, each: Pending) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAID = 1.25
 """Waiting kernels slow the compute beside them, so that the exposed wait shows only part of a delay (H200: 0.8)."""
-_CONFIRMS = 0.5
+_CONFIRMS, _KNOWN = 0.5, 0.5
 _FEW = 6
 _SIGMAS_OF_HALF, _SIGMAS_OF_FEW = 1.349, 1.7
 """Width of the shortest half of normal samples, and the range of three of them, in standard deviations."""
@@ -97,6 +97,7 @@ class Late:
         By the shortest half of a rank's steps, which faults in the other half don't touch, whatever their rhythm.
         """
         chosen = self.net[:, self.evidence.steps.usable]
+        chosen = chosen[:, np.isfinite(chosen).mean(0) >= _KNOWN]
         chosen = np.sort(chosen[np.isfinite(chosen).all(1)], axis=1)
         count = chosen.shape[1]
         if count < 2 or not len(chosen):  # noqa: PLR2004 - no difference

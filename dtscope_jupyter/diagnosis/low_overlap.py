@@ -57,7 +57,9 @@ class _Buckets:
 def find(evidence: Evidence, slow: list[Finding] | None = None) -> list[Finding]:
     """At most one finding, over the steps in which no link is slow."""
     charged = [step for each in slow or () for step in each.steps]
-    usable = np.flatnonzero(evidence.steps.usable & np.isfinite(evidence.exposed_transfer) & ~np.isin(evidence.steps.ids, charged))
+    recorded = np.isin(np.arange(len(evidence.steps.ids)), evidence.pairs.pair_step)
+    known = evidence.steps.usable & np.isfinite(evidence.exposed_transfer) & recorded
+    usable = np.flatnonzero(known & ~np.isin(evidence.steps.ids, charged))
     if len(usable) < _FEWEST or not evidence.pairs.count or not links.Transfers(evidence).whole.all():
         return []
     moved = evidence.step_sum(evidence.pairs.transfer_ms, evidence.pairs.pair_step)[usable]
@@ -80,7 +82,7 @@ def _finding(evidence: Evidence, usable: Ints, buckets: _Buckets, lost: tuple[fl
     typical = evidence.steps.typical_ms
     cost = min(paid, gain) if cause in ("one_bucket", "bucket_size") else paid
     natural = not evidence.steps.profiled and buckets.bytes.sum() <= _DEFAULT_BYTES
-    unsure = natural or (cause not in _STRUCTURAL and not evidence.on_device)
+    unsure = natural or (cause not in _STRUCTURAL and not evidence.on_device) or (cause == "unknown" and not evidence.activity.device)
     little = natural and cause in ("one_bucket", "bucket_size", "tail") and gain < _SHARE * typical
     ranks = tuple(evidence.ranks.tolist())
     kind = {"one_bucket": "in one bucket", "blocking_wait": "in calls that block"}.get(cause, f"in {len(buckets.bytes)} pieces")

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a rank's host or its device was late, where no profiler saw the device.
 
-A device that has more to do starts a collective long after its host enqueued it; a host that stopped enqueues it late in the step,
-and its device is there at once. What the host did otherwise (CPU time) is no telling sign: hosts sleep while devices work.
+A host that stops comes late to the backward or to the optimizer, by its own phases of the step. A device with too much to do starts the
+first collective of the backward long after its host enqueued it. Where neither shows, the host launches all the time and its
+device waits for each launch: such ranks come last by turns and for no fault of theirs, and are not accused. What the host
+did otherwise (CPU time) is no telling sign: hosts sleep while devices work.
 """
 
 from __future__ import annotations
@@ -21,33 +23,37 @@ if TYPE_CHECKING:
     from dtscope_jupyter.diagnosis.evidence import Evidence
     from dtscope_jupyter.diagnosis.late import Late
 
+JUDGED = "judged_by_queue"
+"""In `excess`: ms that are the device's by the length of its queue alone."""
 _HALF = 0.5
+_BOUND = 0.1
+"""Where a tenth of a step's work is queued before the device, the device is what all wait for, not its host."""
 
 
-def shared(evidence: Evidence, late: Late, row: int, columns: Ints, excess: dict[str, float], loss: float) -> dict[str, float]:
-    """`excess` with an idle host's part given to the device (`own`), unless the host was later than its device was busy."""
+def shared(evidence: Evidence, late: Late, row: int, columns: Ints, excess: dict[str, float], loss: float) -> tuple[dict[str, float], bool]:
+    """`excess` with an idle thread's part given to the host or the device; and whether the rank is merely bound by its host."""
     idle = excess.get("host_stall", 0.0)
-    if idle <= 0:
-        return excess
+    if idle < _HALF * loss:
+        return excess, False
+    if _host_phases(evidence, row, columns) >= _HALF * loss:
+        return excess, False
+    if _queued(evidence, late, row, columns) >= _BOUND * evidence.steps.typical_ms:
+        return {**excess, "own": excess.get("own", 0.0) + idle, "host_stall": 0.0, JUDGED: idle}, False
+    return {**excess, "host_stall": 0.0}, True
+
+
+def _queued(evidence: Evidence, late: Late, row: int, columns: Ints) -> float:
+    """How long the first collective of the backward lay behind other work on the device, ms; of all steps where none of these tells."""
+    pairs = evidence.pairs
+    enqueue, backward = arrow.ints(pairs.table, "enqueue_ns"), arrow.is_any(pairs.table, "phase", ("backward",))
     seen = columns[late.at[row, columns] >= 0]
-    host_late = _first_collectives(evidence, row, seen) if len(seen) else _host_phases(evidence, row, columns)
-    if host_late >= _HALF * loss:
-        return excess
-    return {**excess, "own": excess.get("own", 0.0) + idle, "host_stall": 0.0}
-
-
-def _first_collectives(evidence: Evidence, row: int, columns: Ints) -> float:
-    """How much longer than the others' the host took to the first collective of the step, less how much longer that was queued; ms."""
-    pairs, steps = evidence.pairs, evidence.steps
-    enqueue = arrow.ints(pairs.table, "enqueue_ns")
-    chosen = np.flatnonzero((pairs.step >= 0) & np.isin(pairs.step, columns) & (enqueue != NONE))
+    chosen = np.flatnonzero((pairs.step >= 0) & (pairs.rank == row) & (enqueue != NONE) & (backward if backward.any() else True))
+    if len(seen):
+        chosen = chosen[np.isin(pairs.step[chosen], seen)]
     chosen = chosen[np.argsort(-pairs.start[chosen], kind="stable")]
-    place = pairs.rank[chosen], pairs.step[chosen]
-    queued, taken = np.full(steps.shape, np.nan), np.full(steps.shape, np.nan)
-    queued[place] = (pairs.start[chosen] - evidence.shift[place[0]] - enqueue[chosen]) / 1e6
-    taken[place] = (enqueue[chosen] - steps.start[place]) / 1e6
-    ahead = taken - others(taken) - (queued - others(queued))
-    return middle_of(ahead[row, columns])
+    queued = np.full(len(evidence.steps.ids), np.nan)
+    queued[pairs.step[chosen]] = (pairs.start[chosen] - evidence.shift[row] - enqueue[chosen]) / 1e6
+    return middle_of(queued)
 
 
 def _host_phases(evidence: Evidence, row: int, columns: Ints) -> float:

@@ -20,6 +20,7 @@ from dtscope_jupyter.diagnosis import (
     insufficient_data,
     low_overlap,
     nonfinite,
+    queue,
     slow_link,
     straggler,
 )
@@ -106,7 +107,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     beside = [each for each in contention.find(evidence) if each.cause != "sm" or not unlike]
     slow = [each for each in slow if not _explained(each, beside)]
     copied = implicit_copy.find(evidence)
-    late = [each for each in late if not _is_copy(each, copied)]
+    late = [each for each in late if not (_is_copy(each, copied) or _is_link(each, slow))]
     return [*apart, *stuck, *failing, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *copied]
 
 
@@ -118,6 +119,12 @@ def _explained(slow: Finding, beside: list[Finding]) -> bool:
         for each in beside
         if slow.cause != "transport"
     )
+
+
+def _is_link(late: Finding, slow: list[Finding]) -> bool:
+    """Whether a rank is late by what only its queue tells, while all that it sends is slow by more: both ends of that wait unevenly."""
+    guessed = late.evidence["excess_ms"].get(queue.JUDGED, 0.0) > 0
+    return guessed and any(each.cause == "transport" and each.cost_ms > late.cost_ms for each in slow)
 
 
 def _is_copy(late: Finding, copied: list[Finding]) -> bool:

@@ -48,6 +48,15 @@ def test_a_rank_that_died_is_named_although_its_peers_ended_at_once() -> None:
     assert said(ended_run({0: 30, 1: 30, 2: None}, notes=exits)) == [("hang", "process_died", (2,))]
 
 
+@pytest.mark.parametrize(("code", "named"), [(-9.0, True), (-11.0, True), (-15.0, False), (-2.0, False), (0.0, False)])
+def test_a_rank_that_a_signal_ended_is_named_although_nothing_was_open(code: float, named: bool) -> None:  # noqa: FBT001
+    """As on devices, where the collectives of most steps are not recorded."""
+    exits = [{"rank": 2, "kind": "exit", "time_ns": at(150), "value": code, "text": "ended"}]
+    steps = [step(rank, n, 10 * n, 10 * n + 9) for rank in range(3) for n in range(4 if rank == 2 else 9)]
+    found = tables(steps=steps, groups=GROUP, notes=exits)
+    assert [one for one in said(found) if one[0] == "hang"] == ([("hang", "process_died", (2,))] if named else [])
+
+
 def test_an_exit_at_the_end_of_a_whole_run_is_none() -> None:
     exits = [{"rank": 2, "kind": "exit", "time_ns": at(150), "value": -6.0, "text": "ended with exit code -6"}]
     assert said(ended_run({0: 2, 1: 2, 2: 2}, notes=exits)) == []
