@@ -123,7 +123,7 @@ def reported_cost(folder: str) -> list[float]:
     return ratios
 
 
-def measure(case: str, world: int, rounds: int, steps: int, parts: list[str]) -> dict[str, Any]:
+def measure(case: str, world: int, rounds: int, steps: int, parts: list[str], modes: tuple[str, ...]) -> dict[str, Any]:
     """The blocks of one case and their ratios."""
     with tempfile.TemporaryDirectory() as folder:
         sets = {"bare": Ranks(world, case, None), "again": Ranks(world, case, None), "ours": Ranks(world, case, folder)}
@@ -132,7 +132,6 @@ def measure(case: str, world: int, rounds: int, steps: int, parts: list[str]) ->
         for ranks in sets.values():
             ranks.block(steps)
         times: dict[str, list[float]] = {name: [] for name in names}
-        modes = naive.MODES if case == "ddp-135m" else ()
         for turn in range(rounds):
             for k in range(len(names)):
                 name = names[(turn + k) % len(names)]
@@ -167,16 +166,19 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--parts", nargs="*", default=[], help="more sets, with these collectors alone, e.g. steps+collectives")
+    parser.add_argument("--naive", action="store_true", help="hooks as one would write them at first, beside, on the small model")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     multiprocessing.set_forkserver_preload(["torch", "torch.distributed"])
     results = []
     for case in options.cases:
-        results.append(measure(case, options.world, options.rounds, options.steps, options.parts))
+        modes = naive.MODES if options.naive and case == "ddp-135m" else ()
+        results.append(measure(case, options.world, options.rounds, options.steps, options.parts, modes))
         bare = statistics.median(results[-1]["ms"]["bare"])
         print(f"{case}: bare {bare:.2f} ms a step; reported cost {results[-1]['reported_cost_ratio']}", flush=True)
         for name, value in results[-1]["ratios"].items():
-            print(f"  {name:24} x{value['median']:.4f}  ({value['q1']:.4f} to {value['q3']:.4f}), mean x{value['mean']:.4f} +- {value['error']:.4f}", flush=True)
+            spread = f"({value['q1']:.4f} to {value['q3']:.4f}), mean x{value['mean']:.4f} +- {value['error']:.4f}"
+            print(f"  {name:24} x{value['median']:.4f}  {spread}", flush=True)
         if options.out:
             options.out.write_text(json.dumps(results, indent=1))
 
