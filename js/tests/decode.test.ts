@@ -29,7 +29,7 @@ describe("decode", () => {
       expect(took).toBeGreaterThan(80);
       expect(took).toBeLessThan(90);
       expect(pool.text(rows.columns.source[i])).toBe("profiler");
-      expect(rows.columns.input_ms[i]).toBeNaN();
+      expect(rows.columns.thread_cpu_ms[i]).toBeNaN();
     }
   });
 
