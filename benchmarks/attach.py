@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attaching to what runs: what an armed rank costs before, during and after, how soon hooks are in and out, and the first picture.
 
-    python benchmarks/attach.py cost [--rounds 15] [--out FILE]
+    python benchmarks/attach.py cost [--rounds 10] [--out FILE]
     python benchmarks/attach.py hooks [--times 20] [--out FILE]
     python benchmarks/attach.py frame [--times 8] [--out FILE]
 
@@ -12,8 +12,8 @@ attached to after a third of the rounds and detached from after two thirds. Rati
 `hooks`: milliseconds in which a rank that is training has all its hooks in, or out, as it tells itself; and from the question to
 its answer, which comes when the files are open, or what was recorded is written.
 
-`frame`: JupyterLab in headless chromium, an armed job that trains; from the key that runs `%dtscope attach DIR` to the frame in which
-the map is drawn.
+`frame`: JupyterLab in headless chromium, an armed job that takes a step each 50 ms (kernel and page need cores too); from the key that
+runs `%dtscope attach DIR` to the frame in which the map is drawn.
 """
 
 from __future__ import annotations
@@ -133,13 +133,13 @@ class Job:
 
 
 @contextmanager
-def training(job: Job) -> Iterator[None]:
-    """Has it train all the while."""
+def training(job: Job, steps: int, pause: float) -> Iterator[None]:
+    """Has it train all the while: some steps, a pause of seconds, and so on."""
     stop = threading.Event()
 
     def go() -> None:
-        while not stop.is_set():
-            job.train(4)
+        while not stop.wait(pause):
+            job.train(steps)
 
     thread = threading.Thread(target=go)
     thread.start()
@@ -187,7 +187,7 @@ def hooks(folder: Path, times: int) -> dict[str, Any]:
     job = Job(folder, "armed", "attach")
     job.train(WARM)
     took: dict[str, list[float]] = {}
-    with training(job):
+    with training(job, 4, 0.0):
         for _ in range(times):
             for command, name in (("attach", "hooks_in"), ("detach", "hooks_out")):
                 placed, answered = job.ask(command)
@@ -202,7 +202,7 @@ def frame(folder: Path, times: int) -> dict[str, Any]:
     """Milliseconds from the key to the first picture."""
     job = Job(folder, "armed", "attach")
     job.train(WARM)
-    with lab.server(folder) as server, lab.browser() as browser, training(job):
+    with lab.server(folder) as server, lab.browser() as browser, training(job, 1, 0.05):
         page = browser.new_page(viewport={"width": 1300, "height": 1400})
         cells = [f"%dtscope attach {job.runs}", "%dtscope detach"] * times
         lab.open_notebook(page, server, server.notebook("attach.ipynb", "%load_ext dtscope_jupyter", *cells))
@@ -232,7 +232,7 @@ def main() -> None:
     """Prints what was asked for; --out keeps it beside what is in the file already."""
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=("cost", "hooks", "frame"))
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--times", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
