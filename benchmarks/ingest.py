@@ -3,7 +3,8 @@
 """Opening traces: time and memory beside HolisticTraceAnalysis (traceinsight), and how time grows with events.
 
     python benchmarks/ingest.py --hta PYTHON --data FOLDER     open + overlap + breakdown of real files, both tools in turn
-    python benchmarks/ingest.py --hta PYTHON --synthetic       the same of 8 traces of 1,000,000 events
+    python benchmarks/ingest.py --hta PYTHON --synthetic       the same of 8 traces of 1,000,000 events; HTA takes minutes, so that
+                                                               --keep FOLDER --tools ours (or hta) does one tool at a time
     python benchmarks/ingest.py --growth                       seconds per event from 10^5 to 10^7 events
 
 PYTHON is an interpreter of its own environment with traceinsight (no dependency of ours). Every measurement is a fresh process.
