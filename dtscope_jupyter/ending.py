@@ -31,7 +31,7 @@ def _of_rank(rank: str, reason: str) -> str:
         return f"Timed out after {late[1]}: rank {rank} was not done."
     if reason.startswith("hang: "):
         return f"Stopped at a hang. {reason.removeprefix('hang: ')}"
-    return f"Rank {rank} {'' if _EXIT.match(reason) else 'raised '}{reason}{'' if reason.endswith('.') else '.'}"
+    return f"Rank {rank} {'' if _EXIT.match(reason) else 'raised '}{reason}{'' if reason.endswith(('.', '!', '?')) else '.'}"
 
 
 def _line(text: str) -> str:

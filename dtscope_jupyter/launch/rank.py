@@ -38,6 +38,8 @@ _CUT_OFF = (
 def main(descriptors: list[int], server: int) -> int:
     """Runs what the kernel at the other end of the one descriptor sends; the exit code."""
     die_with(server)
+    interrupts: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # raised only while the program runs
     os.setpgid(0, 0)
     (descriptor,) = descriptors
     kernel = Connection(_out_of_reach(descriptor))
@@ -50,7 +52,9 @@ def main(descriptors: list[int], server: int) -> int:
     code = 0
     while isinstance(order := orders.get(), Run):
         freshen.redirect(order.log)
-        ended = _observed(order)
+        ended = _observed(order, interrupts)
+        interrupts.clear()
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
         code = 0 if ended.complete else 1
         if not mark.stands():
             code = _cut_off()
@@ -88,13 +92,13 @@ def _cut_off() -> int:
     return 1
 
 
-def _observed(order: Run) -> Ended:
+def _observed(order: Run, interrupts: list[int]) -> Ended:
     try:
         armed = _arm(order.config) if order.config is not None else None
     except Exception as error:  # noqa: BLE001 # whatever it is, the kernel tells the user
         return Ended(time.time_ns(), reason=f"could not be observed: {error}", traceback=traceback.format_exc())
     try:
-        return execute.execute(order.program)
+        return Ended(time.time_ns(), interrupted=True) if interrupts else execute.execute(order.program)
     finally:
         if armed is not None:
             armed.finish()

@@ -134,7 +134,6 @@ class _Server:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
             self._control.close()
             for descriptor in (self._wake_read, self._wake_write, *self._status.values()):
                 os.close(descriptor)

@@ -159,6 +159,16 @@ class TestInterrupt:
         assert job.wait(WAIT_S)
         assert not any(map(alive, job.pids))
 
+    def test_before_the_first_line_it_is_no_traceback_of_ours(self, ranks: Ranks) -> None:
+        for pause in (0.0, 0.01, 0.03, 0.1, 0.3):
+            job = ranks.begin("import time\ntime.sleep(600)")
+            until(lambda job=job: len(job.pids) == 2, "ranks are there")
+            time.sleep(pause)
+            job.interrupt()
+            assert job.wait(WAIT_S)
+            assert (job.interrupted, job.failure) == (True, None)
+            assert [ranks.log(job, rank) for rank in range(2)] == ["", ""]
+
     def test_a_time_limit_names_a_rank_that_was_late(self, ranks: Ranks) -> None:
         job = ranks.run(GROUP + "if rank == 1:\n    time.sleep(600)", timeout=1.0)
         assert job.failure is not None

@@ -104,6 +104,21 @@ class TestRun:
         assert shell.run_cell(f"%%dtscope profile -n 2\n{cell}").success
         assert capsys.readouterr().out.startswith("\r0 é\r1 é\r2 é\n")
 
+    def test_progress_bars_are_shown(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        cell = (
+            "from tqdm.auto import tqdm\nfrom rich.console import Console\nfrom rich.progress import track\n"
+            "for _ in tqdm(range(3), desc='epochs', mininterval=0):\n    pass\n"
+            "for _ in track(range(3), description='batches'):\n    pass\nConsole().print('[bold]trained[/bold]')"
+        )
+        assert shell.run_cell(f"%%dtscope profile -n 2\n{cell}").success
+        out = capsys.readouterr().out
+        bars = out.split("\n", 1)[0].split("\r")
+        assert bars[1].startswith("epochs:   0%|")
+        assert bars[-1].startswith("epochs: 100%|")
+        assert "batches" in out
+        assert "100%" in out.partition("batches")[2]
+        assert out.partition("batches")[2].splitlines()[1] == "trained"
+
     def test_a_huge_value_is_pushed_with_a_warning(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
         shell.user_ns["large"] = b"x" * (64 * 2**20)
         assert shell.run_cell("%%dtscope profile -n 2 --push large --pull size:all\nsize = len(large)").success
