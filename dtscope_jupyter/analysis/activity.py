@@ -11,10 +11,10 @@ training thread's steps (on a device: its compute stream's) without the time it 
 So there are three grades, told apart by `source`. "profiler": exact. "event", "host", "flight_recorder": every collective of the
 step was timed; on a CPU that is exact as well, on a device it is not quite: the device's idle gaps, in which the host has launched
 nothing yet, count as compute, whereas a profile counts only kernels, so that a host-bound step shows less exposed communication
-here than in a profile of it. "estimate": the collectives were only counted, as in most steps on devices (one step in 4 to 64 is
-timed); exposed communication is then the rank's own `steps.exposed_ms`, the time its compute stream waited for DDP's last
-bucket, between two events; communication, compute and overlap of such a step are not known (NaN, never 0). Idle gaps count as compute
-there too.
+here than in a profile of it. "estimate": DDP's buckets were only counted, as in most steps on devices and, where the budget asks
+for it, on a CPU; exposed communication is then the rank's own `steps.exposed_ms`: on a device the time its compute stream waited for
+DDP's last bucket, between two events, idle gaps again as compute; on a CPU the time from the last gradient to the end of the backward
+in which the thread did not compute. Communication, compute and overlap of such a step are not known (NaN, never 0).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def activity(tables: Tables, *, phases: bool = False) -> Activity:
     comm, compute = _kernels(tables["spans"], "comm"), _kernels(tables["spans"], "compute")
     host_comm, host_compute = _operators(tables, np.unique(np.concatenate((comm.rank, compute.rank))))
     seen = _Seen.of(comm, compute, host_comm)
-    comms = [comm, host_comm, _collectives(tables["collectives"], seen)]
+    comms = [comm, host_comm, _collectives(tables, seen)]
     computes = [compute, host_compute, _host_compute(tables, seen, phases=phases)]
     names = {key: sorted({name for part in (*comms, *computes) for name in part.names[key]}) for key in KEYS}
     return Activity(_joined(comms, names), _joined(computes, names))
@@ -157,9 +157,10 @@ def _operators(tables: Tables, devices: Ints) -> tuple[Events, Events]:
     return first, second
 
 
-def _collectives(table: pa.Table, seen: _Seen) -> Events:
+def _collectives(tables: Tables, seen: _Seen) -> Events:
+    table = tables["collectives"]
     found = events(table, source_codes(table))
-    keep = seen.missing(found.rank, found.step)
+    keep = seen.missing(found.rank, found.step) & ~among(pair(found.rank, found.step), _in_part(tables["steps"]))
     return found.where(keep & ~((found.source == 0) & np.isin(found.rank, seen.ranks)))
 
 
@@ -196,8 +197,15 @@ def _told(tables: Tables, rank: Ints, step: Ints) -> Bools:
     counting = np.unique(rank[known | ~np.isnan(reals(tables["steps"], "exposed_ms"))])
     calls = tables["collectives"]
     timed = (ints(calls, "start_ns") != NONE) & (ints(calls, "end_ns") != NONE)
-    told: Bools = known | ~np.isin(rank, counting) | among(pair(rank, step), pair(ints(calls, "rank"), ints(calls, "step"))[timed])
-    return told
+    pairs = pair(rank, step)
+    told: Bools = known | ~np.isin(rank, counting) | among(pairs, pair(ints(calls, "rank"), ints(calls, "step"))[timed])
+    return told & ~among(pairs, _in_part(tables["steps"]))
+
+
+def _in_part(steps: pa.Table) -> Ints:
+    """Steps (`pair`) of which a rank tells the exposed time alone: whatever collectives it recorded there, DDP's are not among them."""
+    rank, step, comm, exposed = ints(steps, "rank"), ints(steps, "step"), reals(steps, "comm_ms"), reals(steps, "exposed_ms")
+    return pair(rank, step)[np.isnan(comm) & ~np.isnan(exposed)]
 
 
 def _waits(host: pa.Table, steps: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, Ints]:

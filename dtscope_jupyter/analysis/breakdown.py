@@ -14,7 +14,7 @@ from dtscope_jupyter.analysis.columns import ints
 from dtscope_jupyter.analysis.idle import IDLE, KERNEL_DELAY_NS, on_device, on_host
 from dtscope_jupyter.analysis.keys import keys_of
 from dtscope_jupyter.analysis.overlap import ESTIMATE, overlap_of
-from dtscope_jupyter.analysis.recorded import outdone
+from dtscope_jupyter.analysis.recorded import MS, outdone
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _merged(shown: pd.DataFrame, spent: pd.DataFrame, keys: tuple[str, ...], how
     frame["source"] = frame["source"].fillna("profiler")
     if "phase" not in keys:
         rest = frame["wall_ms"] - frame["compute_ms"] - frame["exposed_ms"] - frame["copy_ms"]
-        frame["idle_ms"] = rest.clip(lower=0)
+        frame["idle_ms"] = (rest.clip(lower=0) * MS).round() / MS
     return frame[[*keys, *COLUMNS, "source"]]
 
 

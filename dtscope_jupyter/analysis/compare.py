@@ -30,7 +30,7 @@ def compare(a: Tables, b: Tables) -> list[Row]:
     """Of each figure that either run has: name, unit, its value in a, in b, and its spread between steps.
 
     Figures per step are means over ranks of the median over steps; the spread is the larger of both runs' median absolute
-    deviation over steps (times 1.4826). NaN where unknown.
+    deviation over steps (times 1.4826); of waits between hosts at least what their clocks leave uncertain. NaN where unknown.
     """
     first, second = _figures(a), _figures(b)
     none = ("", np.nan, np.nan)
@@ -56,7 +56,9 @@ def _figures(tables: Tables) -> dict[str, tuple[str, float, float]]:
     found |= {name.removesuffix("_ms"): _summary(by_step, name) for name in _PER_STEP}
     found["overlap ratio"] = ("", found["overlap"][1] / found["comm"][1] if found["comm"][1] else np.nan, np.nan)
     waited = waits(tables, ["rank", "step"])
-    found |= {"wait": _summary(waited, "wait_ms"), "transfer": _summary(waited, "transfer_ms")}
+    unit, wait, spread = _summary(waited, "wait_ms")
+    unsure = float(waited["uncertainty_ms"].median()) if len(waited) else np.nan
+    found |= {"wait": (unit, wait, _larger(spread, unsure) if unsure > 0 else spread), "transfer": _summary(waited, "transfer_ms")}
     idle = breakdown(tables, ["rank", "step"])
     found |= {"idle": _summary(idle, "idle_ms")}
     moved = bandwidth(tables)

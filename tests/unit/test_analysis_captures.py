@@ -146,7 +146,7 @@ def test_what_the_straggler_changed(captures: Path) -> None:
     assert (table["clear"].to_dict()["step"], table["clear"].to_dict()["transfer"]) == (True, False)
     assert "ddp_healthy -> ddp_straggler" in str(comparison)
     bars = comparison.figure().data[0]
-    assert dict(zip(bars.y, bars.x, strict=True)) == table["percent"].dropna().to_dict()
+    assert dict(zip(bars.y, bars.customdata, strict=True)) == table["percent"].dropna().to_dict()
 
 
 def test_largest_kernels_and_their_shares(captures: Path) -> None:

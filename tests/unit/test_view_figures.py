@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from analysis_rows import counted
+from analysis_rows import tables as rows
 
 import dtscope_jupyter as dts
 from dtscope_jupyter.errors import DtscopeError
@@ -157,3 +159,21 @@ class TestDoor:
     def test_plotly_is_imported_when_drawn(self) -> None:
         code = "import sys, dtscope_jupyter.view.figures; sys.exit('plotly' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestEstimates:
+    """Of eight steps two were timed."""
+
+    def test_every_step_is_drawn_and_the_timed_ones_are_dotted(self) -> None:
+        heat, dots = figure(rows(**counted(8)), "overlap").data
+        assert np.isfinite(np.array(heat.z, float)).all()
+        assert sorted(zip(dots.y, dots.x, strict=True)) == [(0, 3), (0, 7), (1, 3), (1, 7)]
+        assert heat.customdata[0].tolist() == [" (estimate)"] * 3 + [""] + [" (estimate)"] * 3 + [""]
+
+    def test_the_ratio_is_of_the_timed_ones(self) -> None:
+        heat = figure(rows(**counted(8)), "overlap", metric="overlap_ratio").data[0]
+        assert [np.isfinite(value) for value in np.array(heat.z, float)[0]] == [step in (3, 7) for step in range(8)]
+
+    def test_a_step_without_times_is_one_line(self) -> None:
+        with pytest.raises(DtscopeError, match="step 2 has no times in run; choose from 3 to 7"):
+            figure(rows(**counted(8)), "timeline", step=2)

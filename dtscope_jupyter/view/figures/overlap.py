@@ -41,6 +41,7 @@ METRICS = {
     "step_ms": _Metric("Step time", "ms", "End of the step - its start."),
 }
 _CELLS = 200_000
+_DOTTED = 4_000
 
 
 def draw(source: Source, style: Style, metric: str = "exposed_ms") -> go.Figure:
@@ -58,7 +59,7 @@ def draw(source: Source, style: Style, metric: str = "exposed_ms") -> go.Figure:
         return style.nothing(shown.title, "Nothing of it was recorded.")
     trace, pooled = _heat(cells, style, shown, _step_ms(source))
     return style.figure(
-        [trace],
+        [trace, *_dots(cells, style)],
         shown.title,
         f"{shown.unit}, rank × step",
         caption + _grades(cells) + pooled,
@@ -106,6 +107,16 @@ def _heat(cells: Matrix, style: Style, shown: _Metric, step_ms: float) -> tuple[
         f"{'%{customdata}' if cells.estimated.any() else ''}<extra></extra>",
     )
     return trace, f" Each cell the largest of {pooled.across} steps." if pooled.across > 1 else ""
+
+
+def _dots(cells: Matrix, style: Style) -> list[go.Scatter]:
+    """A dot on each cell of which all collectives were timed, where others are estimates, and where cells are large enough."""
+    if not cells.estimated.any() or not cells.timed.any() or cells.timed.size > _DOTTED:
+        return []
+    row, at = np.nonzero(cells.timed)
+    dots = {"color": style.colors["ink"], "size": 3}
+    ranks, steps = np.array(cells.ranks)[row], np.array(cells.steps)[at]
+    return [go.Scatter(x=steps, y=ranks, mode="markers", marker=dots, name="all collectives timed", hoverinfo="skip", showlegend=True)]
 
 
 def _ticks(values: list[int], most: int) -> dict[str, Any]:

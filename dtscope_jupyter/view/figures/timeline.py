@@ -44,10 +44,12 @@ def draw(source: Source, style: Style, step: int | None = None, ranks: Sequence[
     present = np.unique(np.concatenate((acts.comm.rank, acts.compute.rank))).tolist()
     cost = np.nanmean(by_step.values, axis=1).tolist() if len(by_step.ranks) == len(present) else [0.0] * len(present)
     shown = telling_ranks(present, [call.last for call in waited], cost, _LANES) if ranks is None else _known(present, ranks)
-    found = timeline(on_one_clock(acts, offsets(source.tables, None)), chosen, shown)
+    clocks = offsets(source.tables, None)
+    found = timeline(on_one_clock(acts, clocks), chosen, shown)
     if found is None:
         return style.nothing("Timeline", "Nothing with a start and an end was recorded.")
-    about = f"{duration(found.length_ns / 1e6)}{why}"
+    unsure = f", clocks ±{duration(clocks.worst / 1e6)}" if clocks.worst else ""
+    about = f"{duration(found.length_ns / 1e6)}{why}{unsure}"
     return _figure(found, style, "Timeline" if chosen is None else f"Step {chosen}", about, waited[0] if waited else None, source.name)
 
 

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from dtscope_jupyter.analysis.waits import waits
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.view.figures.style import literal, rank_height
+from dtscope_jupyter.view.text import duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,16 +27,21 @@ def draw(source: Source, style: Style, by: str = "rank") -> go.Figure:
     if by not in BY:
         message = f"waits can't be shown by {by!r}; choose one of {', '.join(BY)}"
         raise DtscopeError(message)
-    frame = waits(source.tables, by=by).dropna(subset=["wait_ms", by])
+    waited = waits(source.tables, by=by)
+    frame = waited.dropna(subset=["wait_ms", by])
     if not len(frame):
         return style.nothing("Waits", "No collective with times was seen on two ranks.")
     caption = (
         f"{source.name}. Wait: latest start of a collective over ranks - own start. Transfer: its shortest duration over ranks."
-        f"{'' if by == 'rank' else ' Means over ranks.'}"
+        f"{'' if by == 'rank' else ' Means over ranks.'}{_unsure(waited.attrs['uncertainty_ms'])}"
     )
     if by == "step":
         return _over_steps(frame, style, caption)
     return _bars(frame, style, by, caption)
+
+
+def _unsure(uncertainty_ms: float) -> str:
+    return f" Clocks of the hosts: ±{duration(uncertainty_ms)} a collective." if uncertainty_ms > 0 else ""
 
 
 def _over_steps(frame: pd.DataFrame, style: Style, caption: str) -> go.Figure:

@@ -17,7 +17,7 @@ from dtscope_jupyter.view.picture.panel import MARGIN, right
 from dtscope_jupyter.view.picture.ranks import Ranks
 from dtscope_jupyter.view.picture.steps_taken import StepsTaken
 from dtscope_jupyter.view.scene.choose import telling_ranks
-from dtscope_jupyter.view.scene.words import caption, checks, headline
+from dtscope_jupyter.view.scene.words import caption, checks, headline, unsure
 from dtscope_jupyter.view.text import count, duration
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def _lanes(scene: Scene) -> Lanes:
         parts.append(scene.chosen.why)
     if len(scene.timeline.lanes) < len(scene.ranks):
         parts.append(f"{len(scene.timeline.lanes)} telling ranks of {len(scene.ranks)}")
-    if scene.uncertainty_ms > 0:
-        parts.append(f"clocks ±{duration(scene.uncertainty_ms)}")
+    parts.extend(filter(None, [unsure(scene)]))
     return Lanes(scene.timeline, scene.calls[0] if scene.calls else None, name, " · ".join(parts), scene.blamed)
 
 
@@ -101,7 +100,7 @@ def _numbers(scene: Scene, canvas: Canvas) -> list[Panel]:
         return [table, Instead(*excess, MARGIN + width + 40)]
     if not scene.calls or scene.timeline is None:
         return [table]
-    where = f"step {scene.chosen.step}" if scene.chosen else "whole recording"
+    where = ", ".join(filter(None, [f"step {scene.chosen.step}" if scene.chosen else "whole recording", unsure(scene)]))
     return [table, Collectives(scene.calls[: max(len(kept), 4)], where, scene.blamed, MARGIN + width + 40)]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from dtscope_jupyter.view.scene.choose import telling_ranks
-from dtscope_jupyter.view.scene.words import caption, checks, headline
+from dtscope_jupyter.view.scene.words import caption, checks, headline, unsure
 from dtscope_jupyter.view.text import UNKNOWN, column, count, table
 
 if TYPE_CHECKING:
@@ -75,7 +75,12 @@ def _numbers(scene: Scene) -> str:
     cells = [_cells(name, shown[name].tolist()) for name in _HEADS]
     rows = [[str(rank), *(values[i] for values in cells)] for i, rank in enumerate(kept)]
     more = f"\nand {len(numbers) - len(kept)} more ranks" if len(kept) < len(numbers) else ""
-    return table(["rank", *_HEADS.values()], rows) + more + f"\n{caption(scene) if scene.exposed.estimated.any() else _CAPTION}"
+    return table(["rank", *_HEADS.values()], rows) + more + f"\n{_caption(scene)}"
+
+
+def _caption(scene: Scene) -> str:
+    said = caption(scene) if scene.exposed.estimated.any() else _CAPTION
+    return f"{said}; {unsure(scene)} between hosts" if unsure(scene) else said
 
 
 def _cells(name: str, values: list[float]) -> list[str]:

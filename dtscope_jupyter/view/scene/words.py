@@ -80,9 +80,16 @@ def checks(scene: Scene) -> list[tuple[bool, str]]:
     return said
 
 
+def unsure(scene: Scene) -> str:
+    """How far times of several hosts may be off; empty where all ranks share a clock."""
+    return f"clocks ±{duration(scene.uncertainty_ms)}" if scene.uncertainty_ms > 0 else ""
+
+
 def caption(scene: Scene) -> str:
     """What the numbers by rank are means of."""
     if not scene.exposed.estimated.any():
+        if scene.uncertainty_ms > 0:
+            return f"mean of a step in ms; wait: sum over collectives, each ±{duration(scene.uncertainty_ms)}"
         return "mean of a step in ms; overlap: comm under compute; wait: sum over collectives"
     if not scene.exposed.timed.any():
         return "mean of a step in ms; exposed: as the ranks estimate it"
