@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtscope_jupyter import asking, debugserver, places, rundir, stage
+from dtscope_jupyter import asking, debugserver, places, remote, rundir, stage
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.process import Process
 
@@ -76,7 +76,7 @@ def detach(session: Session) -> int:
 
 
 def of_process(pid: int) -> Attempt:
-    """Where a process, or one that it started, records; else what its debug server tells now, as a run of its own."""
+    """Where a process, or one that it started, records; else what its debug server tells now, as a run of its own; else it is armed."""
     for member in _family(pid):
         try:
             folder = member.rank_folder
@@ -91,7 +91,10 @@ def of_process(pid: int) -> Attempt:
     try:
         if debugserver.find(Process(pid)) is not None:
             return rundir.attempts(debugserver.take(pid, places.folder()))[-1]
-    except (FileNotFoundError, ProcessLookupError) as error:
+        armed = remote.arm(_family(pid), Path(places.working_directory()) / places.FOLDER)
+        if armed is not None:
+            return _attempt(armed.parent)
+    except (FileNotFoundError, ProcessLookupError, PermissionError) as error:
         raise DtscopeError(f"process {pid} ended while it was attached to") from error
     raise DtscopeError(f"process {pid} records no run: start it with DTRAINSCOPE_ENABLE=1 or =attach; %dtscope doctor {pid} tells more")
 

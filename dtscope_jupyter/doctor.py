@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from dtscope_jupyter import debugserver
+from dtscope_jupyter import debugserver, remote
 from dtscope_jupyter.process import Process
 
 _PTH = "dtscope_jupyter.pth"
 _OLDEST_TORCH = (2, 11)
-_REMOTE_EXEC = (3, 14)
 _PTRACE_ATTACH_OF_CHILDREN_ONLY = 1
 _DEBUG_SERVER_PORT = 25999
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
@@ -96,14 +95,9 @@ def has_nvidia_device(root: Path = Path("/")) -> bool:
 
 def _remote_exec(python: tuple[int, ...] | None) -> Check:
     what = "attach to an unarmed process"
-    ours = ".".join(map(str, sys.version_info[:2]))
-    theirs = ".".join(map(str, python)) if python else "unknown"
-    change = "start the job with DTRAINSCOPE_ENABLE=1 or =attach"
-    if python is None or python < _REMOTE_EXEC or sys.version_info < _REMOTE_EXEC:
-        return _no(what, f"sys.remote_exec needs Python 3.14 on both sides; the process has {theirs}, this one {ours}", change)
-    if python != sys.version_info[:2]:
-        return _no(what, f"Python {theirs} there, {ours} here: sys.remote_exec needs the same", change)
-    return _yes(what, f"Python {theirs} on both sides")
+    if reason := remote.obstacle(python):
+        return _no(what, reason, "start the job with DTRAINSCOPE_ENABLE=1 or =attach")
+    return _yes(what, "by sys.remote_exec: %dtscope attach PID")
 
 
 def _ptrace() -> Check:

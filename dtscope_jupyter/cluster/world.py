@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 0.4
 _ASK_S = 2.0
+_START_S = 120.0
+"""Until torch is imported, from a slow file system too."""
 
 
 class ClusterWorld(World):
@@ -63,7 +65,7 @@ class ClusterWorld(World):
             config = config and {**config, "local_rank": seat.places["local_rank"]}
             order = pickle.dumps((program, options.logs[number], config, working_directory(), options.backend), protocol=5)
             asked.append(self._engines.call(number, engine.begin, self._token, seat.places, rendezvous, options.run_id, order))
-        pids = [self._engines.answer(number, each) for number, each in enumerate(asked)]
+        pids = [self._engines.answer(number, each, _START_S) for number, each in enumerate(asked)]
         self._tells = [_Telling(number, pid) for number, pid in enumerate(pids)]
         self.ranks = [telling.rank for telling in self._tells]
         if not self._engines.one_host:
@@ -117,7 +119,7 @@ class ClusterWorld(World):
         first = self._engines.seats[0]
         peer = next((seat.host for seat in self._engines.seats if seat.places["host"] != first.places["host"]), "")
         asked = self._engines.call(0, engine.serve_store, self._token, peer)
-        address, port = self._engines.answer(0, asked, timeout=120.0)
+        address, port = self._engines.answer(0, asked, _START_S)
         return str(address), int(port)
 
     def _follow(self) -> None:
