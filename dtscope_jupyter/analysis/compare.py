@@ -11,7 +11,7 @@ import numpy as np
 from dtscope_jupyter.analysis.bandwidth import bandwidth
 from dtscope_jupyter.analysis.breakdown import breakdown
 from dtscope_jupyter.analysis.columns import NONE, ints
-from dtscope_jupyter.analysis.overlap import overlap
+from dtscope_jupyter.analysis.overlap import of_timed_steps, overlap
 from dtscope_jupyter.analysis.recorded import MS
 from dtscope_jupyter.analysis.waits import waits
 
@@ -55,7 +55,7 @@ def _figures(tables: Tables) -> dict[str, tuple[str, float, float]]:
         by_step = overlap(tables, "rank").assign(step=0)
     found |= {name.removesuffix("_ms"): _summary(by_step, name) for name in _PER_STEP}
     found["overlap ratio"] = ("", found["overlap"][1] / found["comm"][1] if found["comm"][1] else np.nan, np.nan)
-    waited = waits(tables, ["rank", "step"])
+    waited = of_timed_steps(waits(tables, ["rank", "step"]), by_step)
     unit, wait, spread = _summary(waited, "wait_ms")
     unsure = float(waited["uncertainty_ms"].median()) if len(waited) else np.nan
     found |= {"wait": (unit, wait, _larger(spread, unsure) if unsure > 0 else spread), "transfer": _summary(waited, "transfer_ms")}

@@ -77,6 +77,17 @@ def overlap_of(found: Activity, keys: tuple[str, ...], steps: pa.Table) -> pd.Da
     return done
 
 
+def of_timed_steps(frame: pd.DataFrame, by_step: pd.DataFrame) -> pd.DataFrame:
+    """The rows, by rank and step, of the steps whose communication is wholly known; `by_step` is the overlap by rank and step.
+
+    In the others a rank may have recorded some collectives, but not those of DDP.
+    """
+    if not (by_step["source"] == ESTIMATE).any():
+        return frame
+    known = by_step.loc[by_step["source"] != ESTIMATE, ["rank", "step"]]
+    return frame.dropna(subset=["step"]).astype({"step": np.int64}).merge(known, on=["rank", "step"])
+
+
 def _grouped(found: Activity, inner: tuple[str, ...]) -> pd.DataFrame:
     """A row a group and rank: its keys, comm, compute, overlap in ns, and its sources as bits."""
     comm, compute = found.comm, found.compute

@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 import pytest
-from analysis_rows import counted
+from analysis_rows import collective, counted
 from analysis_rows import tables as rows
 
+from dtscope_jupyter.analysis.compare import compare
 from dtscope_jupyter.diagnosis import diagnose
 from dtscope_jupyter.diagnosis.finding import Finding, Severity
 from dtscope_jupyter.diagnosis.result import Diagnosis
@@ -78,6 +79,15 @@ class TestEstimates:
         assert numbers["comm_ms"].tolist() == [36, 26]
         assert numbers["exposed_ms"].tolist() == [(1 + 2 + 3 + 5 + 6 + 7 + 16) / 8, (11 + 12 + 13 + 15 + 16 + 17 + 16) / 8]
         assert numbers["wait_ms"].tolist() == [10, 0]
+
+    def test_a_collective_of_the_programs_own_in_another_step_does_not_add_to_the_wait(self) -> None:
+        given = counted(8)
+        given["collectives"] += [collective(rank, 100, 30 + 20 * rank, 60, step=0) for rank in range(2)]
+        found = scene(rows(**given), None)
+        assert found.numbers["wait_ms"].tolist() == [10, 0]
+        assert found.exposed.values[:, 0].tolist() == [1, 11]
+        said = {name: value for name, _, value, _, _ in compare(rows(**given), rows(**given))}
+        assert said["wait"] == 5
 
     def test_words_say_how_many_steps_the_ratio_is_of(self) -> None:
         assert measured(scene(rows(**counted(8)), None)).endswith("overlap ratio 0.74 in 2 timed steps of 8.")

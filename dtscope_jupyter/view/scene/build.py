@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from dtscope_jupyter.analysis.activity import activity
 from dtscope_jupyter.analysis.clocks import offsets
-from dtscope_jupyter.analysis.overlap import overlap_of
+from dtscope_jupyter.analysis.overlap import ESTIMATE, of_timed_steps, overlap_of
 from dtscope_jupyter.analysis.waits import timed, waits
 from dtscope_jupyter.view.scene.calls import Call, calls
 from dtscope_jupyter.view.scene.choose import Chosen, telling_ranks, telling_step
@@ -80,7 +80,7 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
     chosen = telling_step(exposed, _blamed_steps(findings))
     by_rank = by_step if len(by_step) else overlap_of(acts, ("rank",), tables["steps"])
     times = step_times(tables)
-    mean = numbers(by_rank, waits(tables, by="rank"), times)
+    mean = numbers(by_rank, _waited(tables, by_step), times)
     ranks = ranks_of(tables, _RANKED)
     step = chosen.step if chosen else None
     waited = timed(tables)
@@ -109,6 +109,14 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
         ended=diagnosis.ended if diagnosis else "",
         remarks=diagnosis.remarks if diagnosis else (),
     )
+
+
+def _waited(tables: Mapping[str, pa.Table], by_step: pd.DataFrame) -> pd.DataFrame:
+    """Waits by rank, of the steps whose collectives were all timed."""
+    if not (by_step["source"] == ESTIMATE).any():
+        return waits(tables, by="rank")
+    each = of_timed_steps(waits(tables, by=["rank", "step"]), by_step)
+    return each.groupby("rank")[["wait_ms", "times_last"]].sum().reset_index()
 
 
 def _blamed_steps(findings: list[Finding] | None) -> list[int] | None:
