@@ -150,7 +150,8 @@ class Heat:
                     canvas.rectangle(edges[j] + between, top - _APART - high, edges[j + 1] - between, top - _APART, ink)  # type: ignore[arg-type]
         if self.row < _NUMBERED or len(self.matrix.steps) == 1:
             return
-        canvas.text(right(canvas), top - 7, "mean", size=11, color="quiet", align="right")
+        below = top + self.row * pooled.values.shape[0] + 16
+        canvas.text(right(canvas), below, "mean", size=11, color="quiet", align="right")
         rows = _mean(self.matrix.values, 1, pooled.down)
         for i, words in enumerate(column(rows)):
             bold = pooled.down == 1 and self.matrix.ranks[i] in self.blamed
