@@ -46,13 +46,14 @@ def more_or_slower(evidence: Evidence, row: int, columns: Ints) -> tuple[str, di
 
 
 def many_syncs(evidence: Evidence, row: int, columns: Ints) -> float:
-    """Synchronisations a step of this rank, where they are many times the others'; else 0."""
+    """Synchronisations a step of this rank, by a profiler or by the rank's own hooks, where they are many times the others'; else 0."""
     spans = evidence.tables["spans"]
-    rank, chosen = _chosen(evidence, columns, "sync")
     name, names = arrow.codes(spans, "name")
     wanted = np.array([any(part in text for part in _SYNC_NAMES) for text in names] + [False])
-    chosen &= wanted[name]
-    counts = np.bincount(rank[chosen], minlength=len(evidence.ranks)) / len(columns)
+    rank, chosen = _chosen(evidence, columns, "sync", "spans")
+    told, hooked = _chosen(evidence, columns, "host_sync", "host")
+    counts = np.maximum(*(np.bincount(of, minlength=len(evidence.ranks)) for of in (rank[chosen & wanted[name]], told[hooked])))
+    counts = counts / len(columns)
     rest = float(np.median(np.delete(counts, row)))
     return float(counts[row]) if counts[row] > _SYNCS_MORE * rest + _SYNCS_MORE else 0.0
 
@@ -60,7 +61,7 @@ def many_syncs(evidence: Evidence, row: int, columns: Ints) -> float:
 def _by_kernel(evidence: Evidence, columns: Ints) -> tuple[Reals, Reals, list[str]]:
     """Count and milliseconds a step of each kernel name on each rank (R, K)."""
     spans = evidence.tables["spans"]
-    rank, chosen = _chosen(evidence, columns, "compute")
+    rank, chosen = _chosen(evidence, columns, "compute", "spans")
     name, names = arrow.codes(spans, "name")
     lengths = (arrow.ints(spans, "end_ns") - arrow.ints(spans, "start_ns"))[chosen] / 1e6
     key = rank[chosen] * len(names) + name[chosen]
@@ -69,12 +70,12 @@ def _by_kernel(evidence: Evidence, columns: Ints) -> tuple[Reals, Reals, list[st
     return count, np.bincount(key, weights=lengths, minlength=size).reshape(shape) / len(columns), names
 
 
-def _chosen(evidence: Evidence, columns: Ints, kind: str) -> tuple[Ints, Bools]:
-    spans = evidence.tables["spans"]
-    rank = position(evidence.ranks, arrow.ints(spans, "rank"))
-    column = evidence.steps.index(arrow.ints(spans, "step"))
-    timed = (arrow.ints(spans, "end_ns") != NONE) & (arrow.ints(spans, "start_ns") != NONE)
-    return rank, arrow.is_any(spans, "kind", (kind,)) & np.isin(column, columns) & timed & (rank >= 0)
+def _chosen(evidence: Evidence, columns: Ints, kind: str, table: str) -> tuple[Ints, Bools]:
+    rows = evidence.tables[table]
+    rank = position(evidence.ranks, arrow.ints(rows, "rank"))
+    column = evidence.steps.index(arrow.ints(rows, "step"))
+    timed = (arrow.ints(rows, "end_ns") != NONE) & (arrow.ints(rows, "start_ns") != NONE)
+    return rank, arrow.is_any(rows, "kind", (kind,)) & np.isin(column, columns) & timed & (rank >= 0)
 
 
 def _median_length(count: Reals, time: Reals) -> Reals:
