@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from analysis_rows import collective, counted
+from analysis_rows import collective, counted, two_ranks
 from analysis_rows import tables as rows
 
 from dtscope_jupyter.analysis.compare import compare
@@ -20,7 +20,7 @@ from dtscope_jupyter.view.scene.choose import telling_ranks, telling_step
 from dtscope_jupyter.view.scene.gradients import gradients
 from dtscope_jupyter.view.scene.matrix import Matrix, strong_end
 from dtscope_jupyter.view.scene.progress import ABSENT, DONE, UNKNOWN, WAITING, Stuck, progress
-from dtscope_jupyter.view.scene.words import checks, headline, measured
+from dtscope_jupyter.view.scene.words import caption, checks, headline, measured
 from tests.view_tables import ORIGIN, STEP_NS, ddp, stuck, tables
 
 
@@ -79,6 +79,17 @@ class TestEstimates:
         assert numbers["comm_ms"].tolist() == [36, 26]
         assert numbers["exposed_ms"].tolist() == [(1 + 2 + 3 + 5 + 6 + 7 + 16) / 8, (11 + 12 + 13 + 15 + 16 + 17 + 16) / 8]
         assert numbers["wait_ms"].tolist() == [10, 0]
+
+    def test_steps_of_which_nothing_is_known_stay_on_the_map_and_are_told(self) -> None:
+        given = counted(8)
+        for row in given["steps"]:
+            row["exposed_ms"] = row["exposed_ms"] if row["step"] in (3, 7) else None
+        found = scene(rows(**given), None)
+        assert found.exposed.steps == list(range(8))
+        assert np.isnan(found.exposed.values).sum() == 12
+        assert found.exposed.partly
+        assert caption(found).endswith("of 2 timed steps of 8")
+        assert not scene(rows(**two_ranks(4)), None).exposed.partly
 
     def test_a_collective_of_the_programs_own_in_another_step_does_not_add_to_the_wait(self) -> None:
         given = counted(8)

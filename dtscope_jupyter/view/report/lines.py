@@ -79,7 +79,7 @@ def _numbers(scene: Scene) -> str:
 
 
 def _caption(scene: Scene) -> str:
-    said = caption(scene) if scene.exposed.estimated.any() else _CAPTION
+    said = caption(scene) if scene.exposed.estimated.any() or scene.exposed.partly else _CAPTION
     return f"{said}; {unsure(scene)} between hosts" if unsure(scene) else said
 
 

@@ -125,13 +125,13 @@ def _blamed_steps(findings: list[Finding] | None) -> list[int] | None:
 
 
 def _whole(by_step: pd.DataFrame, steps: pa.Table) -> pd.DataFrame:
-    """Without the step that a rank had begun when the recording ended: what it computed in it is not known."""
-    if not len(steps):
+    """Every step that has ended, of which nothing may be known; not the one that a rank had begun when the recording ended."""
+    if not len(steps) or not len(by_step):
         return by_step
     ended = steps.filter(pc.is_valid(steps["end_ns"])).select(["rank", "step"]).to_pandas().drop_duplicates()
-    known = by_step.merge(ended, on=["rank", "step"], how="left", indicator=True)["_merge"].to_numpy() == "both"
-    whole: pd.DataFrame = by_step[known | (by_step["source"] == "profiler").to_numpy()]
-    return whole
+    whole = by_step.merge(ended, on=["rank", "step"], how="outer", indicator=True).sort_values(["rank", "step"], ignore_index=True)
+    known: pd.DataFrame = whole[(whole.pop("_merge") != "left_only") | (whole["source"] == "profiler")]
+    return known
 
 
 def _stuck(findings: list[Finding] | None) -> Stuck | None:

@@ -42,6 +42,12 @@ class Matrix:
         return timed
 
     @property
+    def partly(self) -> bool:
+        """Whether some steps have a timed cell and others have none."""
+        steps = self.timed.any(axis=0)
+        return bool(steps.any() and not steps.all())
+
+    @property
     def best(self) -> Flags:
         """Cells to be marked as better known than the others: the timed ones beside estimates, else the profiled ones."""
         return self.timed if self.estimated.any() else self.exact

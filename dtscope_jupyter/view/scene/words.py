@@ -59,7 +59,7 @@ def measured(scene: Scene) -> str:
 
 def _of_steps(scene: Scene) -> str:
     """How many steps the ratio is of, where it is not of all."""
-    return f" in {sampled(scene)}" if scene.exposed.estimated.any() and scene.exposed.timed.any() else ""
+    return f" in {sampled(scene)}" if scene.exposed.partly else ""
 
 
 def sampled(scene: Scene) -> str:
@@ -87,6 +87,8 @@ def unsure(scene: Scene) -> str:
 
 def caption(scene: Scene) -> str:
     """What the numbers by rank are means of."""
+    if scene.exposed.partly and not scene.exposed.estimated.any():
+        return f"mean of a step in ms; all but step: of {sampled(scene)}"
     if not scene.exposed.estimated.any():
         if scene.uncertainty_ms > 0:
             return f"mean of a step in ms; wait: sum over collectives, each ±{duration(scene.uncertainty_ms)}"
