@@ -348,7 +348,7 @@ class TestOffline:
         assert tables_of(header, buffers)["steps"].num_rows < 120
         found = {entry["metric"]: entry for entry in header["matrices"]}
         assert found.keys() == {"exposed", "ratio", "step", "evidence"}
-        assert set(np.frombuffer(buffers[found["evidence"]["buffer"]], "<f4")) == {1}, "its collectives were recorded, no profiler was there"
+        assert set(np.frombuffer(buffers[found["evidence"]["buffer"]], "<f4")) == {1}, "recorded collectives, no profiler"
         cells = np.frombuffer(buffers[found["step"]["buffer"]], "<f4").reshape(3, 40)
         rows = run.tables["steps"].to_pydict()
         for rank, step, start, end in zip(*(rows[name] for name in ("rank", "step", "start_ns", "end_ns")), strict=True):
