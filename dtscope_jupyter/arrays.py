@@ -41,9 +41,14 @@ def column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
         items = column(list(chain.from_iterable(lists)), type_.value_type)
         return pa.Array.from_buffers(type_, len(values), [valid, _ends(lists)], children=[items])
     numbers = values if valid is None else [0 if value is None else value for value in values]
-    if pa.types.is_integer(type_):
-        numbers = [int(number) if isinstance(number, float) and number.is_integer() else number for number in numbers]
-    return pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(array(_CODES[type_], numbers))])
+    return pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(_packed(_CODES[type_], numbers))])
+
+
+def _packed(code: str, numbers: Sequence[Any]) -> array[Any]:
+    try:
+        return array(code, numbers)
+    except TypeError:  # a real where an integer belongs
+        return array(code, [int(number) if isinstance(number, float) and number.is_integer() else number for number in numbers])
 
 
 def of_numpy(values: npt.NDArray[Any], missing: Bools | None = None) -> pa.Array:

@@ -9,6 +9,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+import torch
+
 from dtscope_jupyter.agent import signals
 from dtscope_jupyter.agent.buckets import Buckets
 from dtscope_jupyter.agent.collectives import Collectives
@@ -60,7 +62,8 @@ def _collectors(agent: Agent) -> None:
         _add(agent, "host", agent.host)
         waits = DeviceHost(agent, agent.host)
         _add(agent, "host_sync", waits)
-        steps.on_close.append(waits.step_closed)
+        if torch.backends.cuda.is_built():
+            steps.on_close.append(waits.step_closed)
     if collect & {"gradients", "gradient_tiles"}:
         _add_gradients(agent, steps, discovery, buckets)
     if "devices" in collect:
@@ -105,6 +108,7 @@ def _add_gradients(agent: Agent, steps: Steps, discovery: Discovery, buckets: Bu
     discovery.on_model.append(gradients.model_found)
     if buckets is not None:
         buckets.before_reduce.append(gradients.bucket)
+        buckets.at_last.append(gradients.glance)
         buckets.quiet_if.append(gradients.quiet)
     steps.on_backward.append(gradients.backward_begins)
     steps.after_backward.append(gradients.after_backward)

@@ -11,6 +11,7 @@ Within `Join` with divide_by_initial_world_size=False DDP would divide by the ra
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ class Buckets(Collector):
         """Hooks come with `start`."""
         super().__init__(agent)
         self.before_reduce: list[Callable[[Bucket], None]] = []
+        self.at_last: list[Callable[[torch.Tensor], None]] = []
         self.quiet_if: list[Callable[[], bool]] = []
         self.quiet = False
         self.collectives = collectives
@@ -75,9 +77,20 @@ class Buckets(Collector):
         except Exception as error:  # noqa: BLE001 # training goes on without us
             self.agent.fail(self.name, error)
 
+    def glance(self, buffer: torch.Tensor) -> None:
+        """Shows the last bucket, not yet reduced, of a backward whose others nobody looks at."""
+        try:
+            for call in self.at_last:
+                call(buffer)
+        except Exception as error:  # noqa: BLE001 # training goes on without us
+            self.agent.fail(self.name, error)
+
     def backward_begins(self) -> None:
         """Buckets are counted anew; on a device nobody looks at them in most steps (`quiet`)."""
-        self.quiet = not self.agent.cost.sampled and self.collectives.counting and all(quiet() for quiet in self.quiet_if)
+        self.quiet = self.collectives.counting and self.collectives.on
+        if self.quiet:
+            for quiet in self.quiet_if:
+                self.quiet &= quiet()
         for reference in _registry.groups:
             seen = reference()
             if seen is not None:
@@ -86,6 +99,8 @@ class Buckets(Collector):
     def backward_ended(self) -> None:
         """Tells which buckets the backward has waited for."""
         self.collectives.host_wait.backward_ended()
+        if sys.exc_info()[0] is None:
+            self.collectives.buckets_over()
         if self.issued:
             issued, self.issued = self.issued, []
             self.collectives.finalised(issued)

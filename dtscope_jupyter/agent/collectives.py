@@ -30,12 +30,14 @@ from dtscope_jupyter.agent.operations import METHODS, Method
 from dtscope_jupyter.agent.patches import Patches
 from dtscope_jupyter.agent.progress import HELD
 from dtscope_jupyter.agent.stream_waits import StreamWaits
+from dtscope_jupyter.agent.works import Works, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.agent.faults import Faults
+    from dtscope_jupyter.agent.groups import Group
     from dtscope_jupyter.agent.layout import Kind
     from dtscope_jupyter.agent.overlap import Overlap
 
@@ -59,8 +61,9 @@ class Collectives(Collector):
         self._bucket_line: str | None = None
         self._in_bucket: list[Operation] = []
         self._faults = faults
+        self._progress = agent.progress
         self._overlap = overlap
-        self.timed = True
+        self.timed, self.counting = True, False
         self._measuring = False
         self._open_step = 0
         self.counted = Counted()
@@ -72,7 +75,7 @@ class Collectives(Collector):
         self._pending: deque[Operation] = deque()
         self._waits: deque[tuple[int, int, int, Operation]] = deque(maxlen=_MOST_PENDING)
         self._finals: deque[list[Operation]] = deque(maxlen=_MOST_PENDING)
-        self._works: dict[int, Operation] = {}
+        self.works = Works()
 
     def start(self) -> None:
         """Installs the hooks."""
@@ -97,29 +100,31 @@ class Collectives(Collector):
             self.final_wait.backward_begins()
 
     def step_closed(self, step: int) -> None:
-        """Whether the next step's operations on a device are timed one by one, or counted."""
-        for operation in self.counted.close(step, waited=step in (self.final_wait.step, self.host_wait.step)):
+        """Whether the next step's buckets, and on a device all operations, are timed one by one, or no more than counted (`counting`)."""
+        for operation in self.counted.close(step, waited=self._has_waited(step)):
             operation.end = now()
             self._pending.append(operation)
-        self._open_step = self.agent.progress.step
-        self.timed = self.agent.cost.sampled
-        self._measuring = self.agent.cost.measuring or self.agent.cost.timing
-        self._streams.on = self.timed and self.agent.cost.on_device
+        cost, self._open_step = self.agent.cost, self._progress.step
+        self.timed, self._measuring = cost.sampled, cost.measuring or cost.timing
+        self._streams.on = self.timed and cost.on_device
+        self.counting = self._faults is None and not (self.timed or self._progress.by_calls or self._progress.holding)
+
+    def _has_waited(self, step: int) -> bool:
+        """Whether the end of its DDP backward was seen."""
+        return step in (self.final_wait.step, self.host_wait.step)
 
     def settled(self, step: int) -> bool:
         """Whether all waits of a device in the step are known."""
         return not self.agent.cost.on_device or (step < self._open_step and self.final_wait.settled(step))
 
-    @property
-    def counting(self) -> bool:
-        """Whether operations on a device are no more than counted in this step."""
-        progress = self.agent.progress
-        return self.on and self._faults is None and not (self.timed or progress.by_calls or progress.holding)
+    def expect_buckets(self, group: Group, number: Callable[[], int], kinds: list[Kind]) -> None:
+        """A backward begins of which only the end will be seen; `number` tells the runtime's last, `kinds` are those of DDP's buckets."""
+        self.counted.backwards.append(Backward(self._progress.step, group, kinds, number, number(), now()))
 
-    def expect_buckets(self, group: Any, kinds: list[Kind]) -> None:
-        """A backward begins of which only the end will be seen; `kinds` are bytes, dtype and shape of DDP's buckets."""
-        number = group._get_sequence_number_for_group  # noqa: SLF001
-        self.counted.backwards.append(Backward(self.agent.progress.step, self.groups.of(group), kinds, number, int(number()), now()))
+    def buckets_over(self) -> None:
+        """A backward has returned, so that on a CPU none of its buckets is in flight."""
+        if not self.agent.cost.on_device:
+            self.counted.over()
 
     def _count(self, method: Method, group: Any, args: tuple[Any, ...]) -> bool:
         """Counts an operation on a device in a step that is not timed; False for any other."""
@@ -176,7 +181,7 @@ class Collectives(Collector):
 
     def cancel(self, operation: Operation) -> None:
         """The call raised: nothing was issued."""
-        operation.failed = True
+        operation.failed = operation.raised = True
 
     def issued(self, operation: Operation, work: Any, *, asynchronous: bool, tensors: Any = None) -> None:
         """The call returned `work`, or None where the runtime has waited itself; `tensors` are its arguments."""
@@ -188,17 +193,12 @@ class Collectives(Collector):
             operation.end = operation.returned
             self._blocked(operation.enqueue, operation.end, operation)
         elif asynchronous:
-            _follow(operation, work)
+            follow(operation, work)
             self._rehearse(operation, work)
         if work is not None:
-            self._remember(operation, work)
+            self.works.add(work, operation)
         self.agent.progress.collective_over(now())
         self._spent(operation, used)
-
-    def _remember(self, operation: Operation, work: Any) -> None:
-        self._works[id(work)] = operation
-        if len(self._works) > _MOST_PENDING:
-            self._works.pop(next(iter(self._works)), None)
 
     def _blocked(self, start: int, end: int, operation: Operation) -> None:
         if len(self._waits) == _MOST_PENDING:
@@ -261,11 +261,15 @@ class Collectives(Collector):
 
     def _wait_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            operation = self._works.pop(id(work), None)
+            operation = self.works.pop(work)
             if operation is None:
                 return original(work, *args, **kwargs)
             start = self._wait_begins(operation)
-            result = original(work, *args, **kwargs)  # from a function of this name, as in _wrapper
+            try:
+                result = original(work, *args, **kwargs)  # from a function of this name, as in _wrapper
+            except RuntimeError:
+                operation.raised = True
+                raise
             self._wait_ended(operation, start)
             return result
 
@@ -326,6 +330,8 @@ class Collectives(Collector):
         if self.agent.progress.holding and not final:
             return
         seen = now()
+        if final:
+            self.counted.break_off(self._open_step, waited=self._has_waited(self._open_step))
         self._drain_devices(seen, final=final)
         self._drain_finals()
         self._drain_waits()
@@ -346,11 +352,16 @@ class Collectives(Collector):
         for step, start, end in self.final_wait.resolve() + self.host_wait.resolve():
             self._overlap.comm.append((start, end))
             self._wait_row(step, start, end, "all_reduce", None)
-        if not final:
-            for operation in self.counted.overdue(seen, _ANNOUNCE_NS):
+        if not (final and self.agent.cost.on_device):
+            patience = 0 if final else _ANNOUNCE_NS
+            for operation in self.counted.overdue(seen, patience, self.final_wait.waiting, self.groups.by_name()):
                 self.agent.recorder.add("collectives", operation.row(operation.step))
 
     def _settle(self, operation: Operation, seen: int, *, final: bool) -> bool:
+        if operation.raised:
+            operation.raised = False
+            text = f"{operation.name} of process group {operation.group.name} raised an error"
+            self.agent.recorder.note("warning", "collective_failed", 1.0, text, operation.step if operation.step != HELD else None)
         if operation.failed:
             return True
         if operation.announced and operation.end and operation.events is not None and operation.group.broken():
@@ -386,20 +397,3 @@ class Collectives(Collector):
     def _wait_row(self, step: int, start: int, end: int, name: str, line: str | None) -> None:
         self._overlap.blocked.append((start, end))
         self.agent.recorder.add("host", (step, "collective_wait", start + OFFSET_NS, end + OFFSET_NS, None, name, line))
-
-
-def _follow(operation: Operation, work: Any) -> None:
-    """Its end, by the runtime's own callback; where that has none, Work.wait tells."""
-
-    def done(future: Any) -> None:
-        end = now()
-        try:
-            future.value()
-        except RuntimeError:  # a peer is gone: it never ended
-            return
-        operation.end = operation.end or end
-
-    try:
-        work.get_future().then(done)
-    except RuntimeError:
-        operation.source = "host"

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What observing costs the training thread, and how often each probe may run to stay within the budget.
 
-Hooks that always run are timed as they run (`fixed`), probes too (`spent`). What self-timing misses, such as caches
-gone cold, is found by a short A/B now and then: 16 steps with all probes, 16 with none, in turn; the
+Hooks that always run are timed as they run in one step of eight (`hook`), probes too (`spent`). What self-timing misses,
+such as caches gone cold, is found by a short A/B now and then: 16 steps with all probes, 16 with none, in turn; the
 ratio of the median difference to the self-timed sum scales the probes' cost from then on.
 
-On a device all probes but the flat norm run in the same steps, with events around every collective; other steps do
-next to nothing. What such a step costs is measured: it and the next over twice the median of the others, since a
+Only some steps are looked at closely (`sampled`): DDP's buckets one by one, and all probes but the flat norm; other steps
+do next to nothing. On a CPU that is every step where the budget has room, at least one in 16. On a device what such a step
+costs, with events around every collective, is measured: it and the next over twice the median of the others, since a
 host that runs ahead pays late. The writing thread's time counts in full, as it may hold the interpreter's lock.
 """
 
@@ -16,20 +17,23 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median, quantiles
+from time import thread_time_ns
 from typing import TYPE_CHECKING
 
 from dtscope_jupyter.agent.clock import now
 from dtscope_jupyter.agent.recorder import PATIENT_S
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dtscope_jupyter.agent.recorder import Recorder
 
 ALWAYS_NS = 30_000
 """A probe this cheap runs with every step, whatever the step takes."""
 _MOST_EVERY = 32
 """However dear a probe, one step in so many shows."""
+_MOST_ON_CPU = 16
 _DEVICE_BYTES_PER_NS = 1500.0
 """What a probe's reading costs a device until an A/B says better: 1.5 TB/s."""
 _PLAN_EVERY = 16
@@ -38,9 +42,11 @@ _NOTE_NS = 2 * 10**9
 _FIRST_AB, _AB_STEPS = 32, 32
 _SMOOTH = 0.2
 _SCALE = (1.0, 4.0)
-_FIRST_ON_DEVICE, _LEAST_ON_DEVICE, _MOST_ON_DEVICE = 16, 4, 64
-_KEPT = 128
-_RECENT = 32
+_FIRST_ON_DEVICE, _LEAST_ON_DEVICE, _MOST_ON_DEVICE = 16, 4, 256
+_EARLY = 3
+"""Before so many times the first interval nothing is planned, so that short runs too have two sampled steps beyond the first."""
+_KEPT = 32
+_FEW, _NEAR = 4, 10
 
 
 @dataclass(slots=True)
@@ -63,26 +69,30 @@ class Cost:
         self.ratio = 0.0
         self.probes = {
             "flat_norm": Probe(0.3, compared=False),
-            "local_check": Probe(0.3, compared=False),
-            "local_norm": Probe(0.2),
-            "synced_norm": Probe(0.2),
-            "tiles": Probe(0.2, compared=False),
-            "events": Probe(0.0, compared=False),
+            "local_check": Probe(0.2, compared=False),
+            "local_norm": Probe(0.1),
+            "synced_norm": Probe(0.1),
+            "tiles": Probe(0.1, compared=False),
+            "events": Probe(0.3, compared=False),
         }
         self.on_device = False
         self._recorder = recorder
         self._steps = 0
-        self._fixed_now = 0
+        self._fixed_now = self._probes_now = 0
         self._fixed_ns = 0.0
         self._step_ns = 0.0
         self._last = 0
         self._noted = now()
         self._scale = 1.0
         self._durations: deque[tuple[bool, int]] = deque(maxlen=_KEPT)
+        self._extras: deque[float] = deque(maxlen=_KEPT)
         self._sample_every = 1
         self._sample_ns = self._written_ns = 0.0
+        self.measuring = self.timing = False
+        self.sampled = True
         self._began = (0, 0.0)
         self._next_ab = _FIRST_AB
+        self._comparing = False
         self._times: tuple[list[int], list[int]] = ([], [])
         self._probed: list[int] = []
 
@@ -94,11 +104,14 @@ class Cost:
             probe.cost_ns = 0.0
         self._sample_every = self.probes["flat_norm"].every = _FIRST_ON_DEVICE
         self._durations.clear()
+        self._choose()
 
-    @property
-    def sampled(self) -> bool:
-        """Whether this step is looked at closely."""
-        return self._steps % self._sample_every == 0
+    def _choose(self) -> None:
+        """What is done in this step: `sampled`, looked at closely; `measuring` and `timing`, this and the other hooks are timed."""
+        self._comparing = not self.on_device and self._next_ab <= self._steps < self._next_ab + _AB_STEPS
+        self.sampled = self._comparing or self._steps % self._sample_every == 0
+        self.measuring = self._steps % _MEASURE_EVERY == 1
+        self.timing = self.sampled and (self.on_device or self._steps % _MEASURE_EVERY == 0)
 
     def due(self, name: str) -> bool:
         """Whether the probe runs in this step."""
@@ -116,50 +129,68 @@ class Cost:
     def spent(self, name: str, ns: int, device_bytes: int = 0) -> None:
         """The probe took this long on the training thread, or makes the device read so much."""
         self.probes[name].now_ns += max(ns, int(device_bytes / _DEVICE_BYTES_PER_NS))
+        self._probes_now += ns
 
-    @property
-    def measuring(self) -> bool:
-        """Whether hooks that always run are timed in this step; to ask for a thread's time is a system call."""
-        return self._steps % _MEASURE_EVERY == 1
+    def began(self) -> int:
+        """As a hook that always runs begins; 0 in the steps in which these are not timed."""
+        return thread_time_ns() - self._probes_now if self.measuring else 0
+
+    def hook(self, began: int) -> None:
+        """It ends; what probes took within it is theirs."""
+        if began and self.measuring:
+            self._fixed_now += max(thread_time_ns() - self._probes_now - began, 0)
+
+    def look_began(self) -> int:
+        """As a hook of the steps that are looked at closely begins; 0 where it is not timed."""
+        return thread_time_ns() - self._probes_now if self.timing else 0
+
+    def looked(self, began: int) -> None:
+        """It ends."""
+        if began:
+            self.spent("events", thread_time_ns() - self._probes_now - began)
 
     def fixed(self, ns: int) -> None:
         """Hooks that always run took this long."""
         self._fixed_now += ns
 
-    def step_closed(self) -> None:
-        """A step has ended: learns, plans, and says what it costs."""
+    def step_closed(self) -> int:
+        """A step has ended: learns, plans, and says what it costs; what else is done now ends with `hook` of the result."""
+        began = thread_time_ns() if self._steps % _MEASURE_EVERY == 0 else 0
         time = now()
         if self._last:
             self._learn(time - self._last)
         self._last = time
-        self._fixed_now = 0
-        for probe in self.probes.values():
-            probe.now_ns = 0
+        if self._probes_now:
+            for probe in self.probes.values():
+                probe.now_ns = 0
+        self._fixed_now = self._probes_now = 0
         self._steps += 1
         if self._steps % _PLAN_EVERY == 0:
             self._plan()
+        self._choose()
         if time - self._noted > _NOTE_NS and self._steps > _PLAN_EVERY:
             self._noted = time
             self._recorder.note("observer", "cost_ratio", self.ratio, f"observing costs {self.ratio:.2%} of a step{self._parts()}")
+        return began
 
     @property
     def step_ns(self) -> float:
         """A step's time, the median of the last ones; 0 before the second."""
         return self._step_ns
 
-    @property
-    def _comparing(self) -> bool:
-        return not self.on_device and self._next_ab <= self._steps < self._next_ab + _AB_STEPS
-
     def _learn(self, duration: int) -> None:
         self._durations.append((self.sampled, duration))
+        if self.on_device and len(self._durations) > 1 and self._durations[-2][0]:
+            found = extra(list(self._durations)[-_NEAR:])
+            self._extras += [] if found is None else [found]
         if not self._step_ns or self._steps % _PLAN_EVERY == _PLAN_EVERY - 1:
-            self._step_ns = float(median(length for _, length in list(self._durations)[-_RECENT:]))
+            self._step_ns = float(median(length for _, length in self._durations))
         if self.measuring:
             self._fixed_ns = _smooth(self._fixed_ns, self._fixed_now)
-        for probe in self.probes.values():
-            if probe.now_ns:
-                probe.cost_ns = _smooth(probe.cost_ns, probe.now_ns)
+        if self._probes_now:
+            for probe in self.probes.values():
+                if probe.now_ns:
+                    probe.cost_ns = _smooth(probe.cost_ns, probe.now_ns)
         if self._comparing:
             self._compare(duration)
 
@@ -190,18 +221,21 @@ class Cost:
         self.ratio = total / self._step_ns if self._step_ns else 0.0
 
     def _plan_on_cpu(self, room: float) -> float:
-        total = self._fixed_ns
-        for probe in self.probes.values():
-            cost = probe.cost_ns * (self._scale if probe.compared else 1.0)
-            probe.every = _every(cost, room * probe.weight)
-            total += cost / probe.every
+        """Probes but the flat norm run in steps that are sampled, and no more often."""
+        costs = {name: probe.cost_ns * (self._scale if probe.compared else 1.0) for name, probe in self.probes.items()}
+        self._sample_every = min(_every(costs["events"], room * self.probes["events"].weight), _MOST_ON_CPU)
+        self._written_ns = self._writer_ns()
+        total = self._fixed_ns + self._written_ns
+        for name, probe in self.probes.items():
+            probe.every = max(_every(costs[name], room * probe.weight), 1 if name == "flat_norm" else self._sample_every)
+            total += costs[name] / (self._sample_every if name == "events" else probe.every)
         return total
 
     def _plan_on_device(self, room: float) -> float:
         flat = self.probes["flat_norm"]
         if flat.cost_ns:
             flat.every = _every(flat.cost_ns, room * flat.weight)
-        if any(sampled for sampled, _ in self._durations):
+        if self._steps >= _EARLY * _FIRST_ON_DEVICE:
             self._sample_ns = self._measured()
             wanted = _power(self._sample_ns, room * (1 - flat.weight))
             least = max(_LEAST_ON_DEVICE, self._sample_every // 2)
@@ -212,15 +246,20 @@ class Cost:
     def _measured(self) -> float:
         """What a sampled step costs: by the clock, at least what was timed itself."""
         timed = sum(probe.cost_ns for name, probe in self.probes.items() if name != "flat_norm")
-        return max(sampled_cost(list(self._durations)), timed)
+        return max(sampled_cost(self._extras), timed)
 
     def _parts(self) -> str:
         if not self.on_device:
-            return ""
+            return self._parts_on_cpu()
         flat = self.probes["flat_norm"]
         shares = (self._fixed_ns, self._written_ns, flat.cost_ns / flat.every, self._sample_ns / self._sample_every)
         hooks, writer, norm, samples = (share / max(self._step_ns, 1.0) for share in shares)
         return f": hooks {hooks:.2%}, writer {writer:.2%}, norm {norm:.2%}, a closer look at one step in {self._sample_every} {samples:.2%}"
+
+    def _parts_on_cpu(self) -> str:
+        hooks, writer = (share / max(self._step_ns, 1.0) for share in (self._fixed_ns, self._written_ns))
+        rest = max(self.ratio - hooks - writer, 0.0)
+        return f": hooks {hooks:.2%}, writer {writer:.2%}, norms and a closer look at one step in {self._sample_every} {rest:.2%}"
 
     def _writer_ns(self) -> float:
         """The writing thread's time for a step."""
@@ -229,11 +268,20 @@ class Cost:
         return 0.0 if not at else 1e9 * (self._began[1] - used) / wall * self._step_ns
 
 
-def sampled_cost(durations: list[tuple[bool, int]]) -> float:
-    """Median of (sampled step + next - two of the others), ns; (sampled, duration) of steps in order; 0 where nothing shows."""
-    pairs = [first[1] + second[1] for first, second in pairwise(durations) if first[0] and not second[0]]
-    others = [second[1] for first, second in pairwise(durations) if not first[0] and not second[0]]
-    return max(median(pairs) - 2 * median(others), 0.0) if pairs and others else 0.0
+def extra(durations: Sequence[tuple[bool, int]]) -> float | None:
+    """What a sampled step and the next took longer than two of the steps before, by their median; None unless these come last."""
+    *before, sampled, following = durations
+    if not sampled[0] or following[0] or len(before) < _FEW:
+        return None
+    return sampled[1] + following[1] - 2 * median(duration for _, duration in before)
+
+
+def sampled_cost(extras: Sequence[float]) -> float:
+    """The median of what sampled steps took longer, ns; 0 where that is lost in their spread."""
+    if len(extras) < _FEW:
+        return 0.0
+    low, middle, high = quantiles(extras, n=4)
+    return middle if middle > (high - low) / math.sqrt(len(extras)) else 0.0
 
 
 def _power(cost: float, share: float) -> float:

@@ -35,8 +35,9 @@ class Evidence:
         self._last = []
         for reference in self._watched:
             parameter = reference()
-            if parameter is not None and parameter.grad is not None:
-                self._last.append((reference, parameter._version, parameter.grad._version))  # noqa: SLF001
+            gradient = None if parameter is None else parameter.grad
+            if parameter is not None and gradient is not None:
+                self._last.append((reference, parameter._version, gradient._version))  # noqa: SLF001
 
     def since_last(self) -> tuple[bool, bool]:
         """(every gradient reset, any parameter updated) since `remember`."""

@@ -46,10 +46,11 @@ class Part:
     synced: list[Norms] = field(default_factory=list)
     flat: list[Reading] = field(default_factory=list)
     checks: list[Reading] = field(default_factory=list)
+    glances: list[Reading] = field(default_factory=list)
 
     def done(self) -> bool:
         """Whether all numbers have reached the host."""
-        return all(r.done() for r in self.flat + self.checks) and all(
+        return all(r.done() for r in self.flat + self.checks + self.glances) and all(
             n.norms.done() and (n.counts is None or n.counts.done()) for n in self.locals + self.synced
         )
 
@@ -105,6 +106,9 @@ class GradientRows:
             bad |= _put(cells.synced, norms)
         for reading in part.checks:
             cells.checked = (cells.checked or 0) + sum(not math.isfinite(value) for value in reading.values())
+        for reading in part.glances:
+            if not all(map(math.isfinite, reading.values())):
+                cells.checked, bad = (cells.checked or 0) + 1, True
         for reading in part.flat:
             cells.flat = True
             cells.squares += sum(value * value for value in reading.values())

@@ -34,8 +34,8 @@ _LESSONS = 40
 """Backwards after which no bucket changes."""
 _FINAL_LESSONS = 4
 _ALERT_STEPS = 20
-_PROBES = ("local_norm", "local_check", "synced_norm", "flat_norm")
 _MOST = 4096
+_GLANCE = 4096
 
 
 class Gradients(Collector):
@@ -59,13 +59,14 @@ class Gradients(Collector):
 
     def backward_begins(self) -> None:
         """On a device gradients are stamped in the steps that are looked at closely, as each hook takes the interpreter's lock."""
-        if self.on:
-            self.parameters.listen(on=self._cost.sampled or not self._cost.on_device)
+        if self.on and self._cost.on_device:
+            self.parameters.listen(on=self._cost.sampled)
 
     def quiet(self) -> bool:
         """Whether no bucket is looked at in this step; the flat norm is that of the gradients then."""
-        learned = self._final >= _FINAL_LESSONS or self._lessons > _LESSONS
-        return not self.on or (learned and not self._alert and not self._cost.sampled)
+        if self._alert or self._cost.sampled:
+            return not self.on
+        return self._final >= _FINAL_LESSONS or self._lessons > _LESSONS or not self.on
 
     def stop(self) -> None:
         """Takes the hooks off the parameters."""
@@ -90,6 +91,11 @@ class Gradients(Collector):
             self._timed("local_norm", lambda: self._measure(self._part.locals, members, views, count=True, scale=bucket.scale), buffer)
         if bucket.in_place and not buffer.is_sparse:
             self._buffers.append(buffer)
+
+    def glance(self, buffer: torch.Tensor) -> None:
+        """A few thousand values of the last bucket: what spoils a rank's forward spoils the gradients of its first layers too."""
+        if self.on and buffer.is_cuda and torch.is_floating_point(buffer) and not torch.cuda.is_current_stream_capturing():
+            self._part.glances.append(readings.Reading(buffer[:_GLANCE].sum(dtype=torch.float32).reshape(1)))
 
     def after_backward(self) -> None:
         """DDP's gradients are synchronised now; others are local, or sharded and done."""
@@ -133,7 +139,7 @@ class Gradients(Collector):
 
     def before_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Gradients of what is in no bucket are as synchronised as they get."""
-        if not self.on or not (self._alert or any(map(self._cost.due, _PROBES))):
+        if not self.on or not (self._alert or self._cost.sampled or self._cost.due("flat_norm")):
             return
         rest = [p for group in optimizer.param_groups for p in group["params"] if not self.parameters.in_bucket(p)]
         if rest:

@@ -87,7 +87,7 @@ class Progress:
         self._last_call = 0
         self._early = 0
         self._cpu = (0, 0)
-        self._queue = RunQueue()
+        self.queue = RunQueue()
         self._calls: set[tuple[str, str | None]] = set()
         self._backwards = 0
 
@@ -100,6 +100,11 @@ class Progress:
     def by_calls(self) -> bool:
         """Whether collectives tell where a step begins."""
         return not (self._backwards or self.optimizers_alive)
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a backward that begins now may belong to the same step as the one before."""
+        return self._current is not None and self._current.micro_batches > 0
 
     @property
     def started(self) -> bool:
@@ -192,7 +197,7 @@ class Progress:
         if not self._early and not self.started:
             self._early = time_ns
             self._cpu_used()
-            self._queue.since_last()
+            self.queue.since_last()
 
     def finish(self, time_ns: int) -> None:
         """Closes what is open, where it holds any work."""
@@ -201,7 +206,7 @@ class Progress:
             for call in self.before_close:
                 call(time_ns)
             current.end = time_ns
-            current.cpu_ns, current.delay_ns = self._cpu_used(), self._queue.since_last()
+            current.cpu_ns, current.delay_ns = self._cpu_used(), self.queue.since_last()
             self._parts.append(current)
         self._current = None
         self._resolve()
@@ -226,7 +231,7 @@ class Progress:
         for call in self.before_close:
             call(end_ns)
         segment.end = end_ns
-        segment.cpu_ns, segment.delay_ns = self._cpu_used(), self._queue.since_last()
+        segment.cpu_ns, segment.delay_ns = self._cpu_used(), self.queue.since_last()
         self._parts.append(segment)
         if not self._closing:
             self._learn(segment)

@@ -24,11 +24,16 @@ class RunQueue:
 
     def since_last(self) -> int | None:
         """Nanoseconds since the last call on this thread; None on the first, and where the system does not tell."""
+        total = self.total()
+        before, self._before = self._before, total
+        return None if before is None or self._before is None else self._before - before
+
+    def total(self) -> int | None:
+        """Nanoseconds since the thread began; None where the system does not tell."""
         thread = threading.get_native_id()
         if thread != self._thread:
             self._reopen(thread)
-        before, self._before = self._before, self._read()
-        return None if before is None or self._before is None else self._before - before
+        return self._read()
 
     def _reopen(self, thread: int) -> None:
         if self._file is not None:

@@ -45,8 +45,10 @@ class _StandIn(ProcessGroup):
         self._direct = type(group) is ProcessGroup
         self._quiet = False
         self._anchor: Any = None
-        self._on_host = False
+        self._on_host = all(parameter.device.type == "cpu" for parameter in layout.parameters)
+        self._silent: type[_StandIn] = PassingGroup if self._on_host else QuietGroup
         self._host_wait: Any = None
+        self._expected: Any = None
         kinds = Backend.backend_type_map
         backends = {device: group._get_backend(device) for device in group._device_types}  # noqa: SLF001
         for device, backend in backends.items():
@@ -58,18 +60,20 @@ class _StandIn(ProcessGroup):
     def backward_begins(self, owner: Buckets) -> None:
         """The next all-reduce is that of bucket 0; a quiet backward is seen at its end alone."""
         if self._quiet and owner.quiet and self._on_host:
-            owner.collectives.expect_buckets(self._real, self._layout.kinds)
+            owner.collectives.expect_buckets(*self._expected)
             return
         self._next = 0
         self._layout.backward_begins(self.model())
         self._quiet = owner.quiet and self._direct and self._anchored(owner)
-        self.__class__ = QuietGroup if self._quiet else SeenGroup
+        self.__class__ = self._silent if self._quiet else SeenGroup
         if self._quiet:
-            owner.collectives.expect_buckets(self._real, self._layout.kinds)
+            number = self._real._get_sequence_number_for_group  # noqa: SLF001
+            self._expected = owner.collectives.groups.of(self._real), number, self._layout.kinds
+            owner.collectives.expect_buckets(*self._expected)
 
     def release(self) -> None:
         """Nobody records: all stays in C++."""
-        self.__class__, self._quiet = QuietGroup, False
+        self.__class__, self._quiet = self._silent, False
         if self._anchor is not None:
             self._anchor.remove()
             self._anchor = None
@@ -78,7 +82,7 @@ class _StandIn(ProcessGroup):
         """Whether a hook tells when the last bucket is about to be reduced; it comes once buckets stay as they are."""
         last = self._layout.last
         if self._anchor is None and last is not None:
-            self._on_host, self._host_wait = last.device.type == "cpu", owner.collectives.host_wait
+            self._host_wait = owner.collectives.host_wait
             self._anchor = last.register_post_accumulate_grad_hook(_nearing(weakref.ref(self)))
         return self._anchor is not None
 
@@ -102,6 +106,7 @@ class SeenGroup(_StandIn):
         if owner is None or not owner.on:
             return self._real.allreduce(tensors, opts)
         if self._quiet:
+            owner.glance(buffer)
             work = _allreduce(self._real, tensors, opts)
             owner.collectives.final_wait.bucket(work)
             return work
@@ -116,22 +121,36 @@ class SeenGroup(_StandIn):
             work = self._real.allreduce(tensors, opts)
         finally:
             owner.issued += owner.collectives.leave_bucket()
+        owner.collectives.works.pop(work)  # it is waited for in C++
         if buffer.is_cuda:
             owner.collectives.final_wait.bucket(work)
         return work
 
     def _bucket(self, index: int, buffer: torch.Tensor) -> Bucket:
         """With a built-in hook of DDP's the buffer is what that has made of it."""
-        if not self.plain or buffer.is_sparse:
+        if not self.plain:
             return Bucket(index, buffer, None, 1.0, in_place=False)
         members = self._layout.bucket(index, buffer.numel())
-        return Bucket(index, buffer, members, self._scale, in_place=True, final=self._layout.final)
+        return Bucket(index, buffer, members, self._scale, in_place=not buffer.is_sparse, final=self._layout.final)
 
 
 class QuietGroup(_StandIn):
     """Passes everything on without a word of Python."""
 
     allreduce = vars(ProcessGroup)["allreduce"]
+
+
+class PassingGroup(_StandIn):
+    """The same for a CPU, by a word of Python that lets go of the interpreter's lock.
+
+    pybind11 keeps that lock while it calls what has no override. gloo's threads end works, and what Python has hung on these, under
+    the lock that gloo's `allreduce` takes: each would wait for the other for ever.
+    """
+
+    @uncompiled
+    def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override] # as above
+        """Called from C++."""
+        return _allreduce(self._real, tensors, opts) if self._direct else self._real.allreduce(tensors, opts)
 
 
 def _nearing(group: Callable[[], _StandIn | None]) -> Callable[[torch.Tensor], None]:

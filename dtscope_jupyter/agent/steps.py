@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _PATIENCE_NS = 10**9
+_DEVICES = torch.backends.cuda.is_built()
 
 
 class Steps(Collector):
@@ -41,6 +42,7 @@ class Steps(Collector):
     def __init__(self, agent: Agent) -> None:
         """Hooks come with `start`."""
         super().__init__(agent)
+        self._cost, self._progress = agent.cost, agent.progress
         self.overlap = Overlap()
         self.disturbed: set[int] = set()
         self.norms: dict[int, float] = {}
@@ -61,6 +63,7 @@ class Steps(Collector):
         self._nested = 0
         self._optimizer_start = 0
         self._ends = 0
+        self._last_optimizer: Callable[[], Any] = lambda: None
         self._waiting: list[tuple[int, Segment]] = []
 
     def start(self) -> None:
@@ -112,46 +115,60 @@ class Steps(Collector):
         return run
 
     def _begin(self) -> None:
+        cost, progress = self._cost, self._progress
+        began = cost.began()
         try:
-            self._forget_stale()
+            if self._nested:
+                self._forget_stale()
             for call in self.on_backward:
                 call()
-            reset, updated = (False, False) if self._nested else self._evidence.since_last()
-            step = self.agent.progress.step
-            if self.agent.progress.backward_begins(now(), reset=reset, updated=updated):
+            reset, updated = self._evidence.since_last() if progress.accumulates and not self._nested else (False, False)
+            step = progress.step
+            if progress.backward_begins(now(), reset=reset, updated=updated):
                 self._closed(step)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
+        cost.hook(began)
 
     def _forget_stale(self) -> None:
         """An optimizer step that raised has no end."""
-        if self._nested and not _on_stack(self._outer):
+        if not _on_stack(self._outer):
             self._nested, self._outer = 0, None
 
     def _end(self) -> None:
+        began = self._cost.began()
         try:
-            self.agent.progress.backward_ends(now())
+            self._progress.backward_ends(now())
             for call in self.after_backward:
                 call()
             self._evidence.remember()
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
+        self._cost.hook(began)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        began = self._cost.began()
         try:
-            self._forget_stale()
+            if self._nested:
+                self._forget_stale()
             self._nested += 1
             if self._nested > 1:
                 return
             self._outer = sys._getframe(1)  # noqa: SLF001
-            if optimizer not in self._optimizers:
-                self.knows(optimizer)
+            if self._last_optimizer() is not optimizer:
+                self._steps_now(optimizer)
             for call in self.before_optimizer:
                 call(optimizer)
-            self.agent.progress.phase = "optimizer"
+            self._progress.phase = "optimizer"
             self._optimizer_start = now()
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
+        self._cost.hook(began)
+
+    def _steps_now(self, optimizer: torch.optim.Optimizer) -> None:
+        self._last_optimizer = weakref.ref(optimizer)
+        if optimizer not in self._optimizers:
+            self.knows(optimizer)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         self._nested -= 1
@@ -161,22 +178,29 @@ class Steps(Collector):
         self._optimizer_ended(optimizer, self._optimizer_start)
 
     def _optimizer_ended(self, optimizer: torch.optim.Optimizer, start: int, *, skipped: bool = False) -> None:
+        progress, cost = self._progress, self._cost
+        began = cost.began()
         try:
             self._ends += 1
-            step = self.agent.progress.step
-            self.agent.progress.optimizer_ends(id(optimizer), start, now(), skipped=skipped)
-            if self.agent.progress.step != step:
+            step = progress.step
+            progress.optimizer_ends(id(optimizer), start, now(), skipped=skipped)
+            if progress.step != step:
+                cost.hook(began)
+                began = 0
                 self._closed(step)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
+        cost.hook(began)
 
     def _closed(self, step: int) -> None:
-        if not self.agent.cost.on_device and torch.cuda.is_initialized():
-            self.agent.cost.begin_on_device()
+        cost = self._cost
+        if _DEVICES and not cost.on_device and torch.cuda.is_initialized():
+            cost.begin_on_device()
             self._memory.device = torch.cuda.current_device()
-        self.agent.cost.step_closed()
+        began = cost.step_closed()
         for call in self.on_close:
             call(step)
+        cost.hook(began)
 
     def _scaler_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -233,10 +257,10 @@ class Steps(Collector):
     def _parts(self, step: int, segment: Segment) -> tuple[float | None, ...]:
         """Of a step in which operations were only counted, what could be known."""
         compute, comm, overlap, exposed, waits = self.overlap.of(segment.start, segment.end)
-        only_buckets = self.untimed.pop(step, None)
-        if only_buckets is None:
+        known = self.untimed.pop(step, None)
+        if known is None:
             return compute, comm, overlap, exposed, waits
-        return None, None, None, exposed if only_buckets else None, waits
+        return compute if known and not self.agent.cost.on_device else None, None, None, exposed if known else None, waits
 
 
 def _on_stack(frame: FrameType | None) -> bool:

@@ -35,6 +35,13 @@ class Thinning:
         self.counts[table] += len(rows) - len(kept)
         return kept
 
+    def fits(self, table: str, rows: int, size: int) -> bool:
+        """Whether a block of `size` bytes may still be written; if not, its rows count as left out."""
+        fits = self.used + size <= (self._allowance if table == "notes" else self._for_rows)
+        if not fits:
+            self.counts[table] += rows
+        return fits
+
     def _every(self, table: str) -> int:
         """Keep one step in so many; 0 for none."""
         if table == "notes":

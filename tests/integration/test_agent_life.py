@@ -176,7 +176,7 @@ def test_a_collector_that_fails_goes_off_and_says_so(ranks: Ranks, tmp_path: Pat
 
 
 def test_the_disk_allowance_holds(ranks: Ranks, tmp_path: Path) -> None:
-    recorded = agent_ranks.run(ranks, LOOP + "for _ in range(600):\n    step()\nvalue = 0\n", 2, folder=tmp_path, disk=150_000)
+    recorded = agent_ranks.run(ranks, LOOP + "for _ in range(600):\n    step()\nvalue = 0\n", 2, folder=tmp_path, disk=150_000, budget=1.0)
     size = sum(path.stat().st_size for path in (tmp_path / "rank-0000").glob("*.arrows"))
     assert size < 250_000
     thinned = recorded.of("notes", 0)

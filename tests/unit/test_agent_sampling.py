@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtscope_jupyter.agent.cost import Cost, sampled_cost
+from dtscope_jupyter.agent import flight_recorder
+from dtscope_jupyter.agent.cost import Cost, extra, sampled_cost
 from dtscope_jupyter.agent.counted import Backward, Call, Counted
 from dtscope_jupyter.agent.recorder import Recorder
 
@@ -28,15 +30,15 @@ def test_on_a_device_all_probes_share_rare_steps(tmp_path: Path) -> None:
     cost = _cost(tmp_path, 0.01)
     cost.begin_on_device()
     due = []
-    for _ in range(256):
+    for _ in range(1024):
         due.append({name for name in ("local_norm", "synced_norm", "events", "tiles") if cost.due(name)})
         if cost.sampled:
             cost.spent("events", 10**9)
         cost.step_closed()
     closely = [step for step, names in enumerate(due) if names]
     assert all(len(names) in (0, 4) for names in due)
-    assert closely[:2] == [0, 16]
-    assert closely[-3:] == [64, 128, 192]
+    assert closely[:3] == [0, 16, 32]
+    assert closely[-3:] == [256, 512, 768]
 
 
 def test_what_nobody_measured_yet_stays_rare(tmp_path: Path) -> None:
@@ -50,9 +52,16 @@ def test_what_nobody_measured_yet_stays_rare(tmp_path: Path) -> None:
 
 @given(st.integers(1, 8), st.integers(0, 10**7), st.integers(1, 10**8))
 def test_a_sampled_step_costs_what_it_and_the_next_take_longer(late: int, cost: int, step: int) -> None:
-    pattern = [(True, step + cost // late), (False, step + cost - cost // late)] + [(False, step)] * 6
-    assert sampled_cost(pattern * 4) == pytest.approx(cost)
-    assert sampled_cost([(False, step)] * 9) == 0
+    pattern = [(False, step)] * 6 + [(True, step + cost // late), (False, step + cost - cost // late)]
+    assert extra(pattern) == cost
+    assert extra(pattern[1:] + pattern[:1]) is None
+    assert extra(pattern[3:]) is None, "too few to compare with"
+    assert sampled_cost([float(cost)] * 4) == pytest.approx(cost)
+
+
+def test_a_cost_that_is_lost_in_the_spread_is_none() -> None:
+    assert sampled_cost([-9.0, 4.0, 7.0, -3.0]) == 0
+    assert sampled_cost([9.0, 9.0, 9.0]) == 0, "too few"
 
 
 def test_counted_calls_are_told_only_of_a_stuck_step() -> None:
@@ -88,3 +97,20 @@ def test_buckets_that_nobody_saw_are_told_by_the_groups_number() -> None:
     counted.backwards.append(Backward(6, group, kinds, lambda: issued[0], 13, 5000))
     counted.close(6, waited=True)
     assert counted.closed == {5: False, 6: True}
+
+
+def test_what_a_closed_step_waits_for_is_told_by_the_flight_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(seq: int, state: str, name: str = "0") -> dict[str, Any]:
+        sizes = {"input_sizes": [[1000, 3]], "input_dtypes": ["Float"], "profiling_name": "nccl:all_reduce"}
+        return {"process_group": [name, ""], "collective_seq_id": seq, "state": state, "is_p2p": False, **sizes}
+
+    text = json.dumps({"entries": [entry(7, "completed"), entry(8, "started"), entry(9, "scheduled"), entry(3, "scheduled", "gone")]})
+    monkeypatch.setattr(flight_recorder, "_runtime", lambda names: (lambda *_: text if "nccl" in names[0] else "{}", None))
+    counted, group = Counted(), SimpleNamespace(name="0", size=2)
+    known: Any = {"0": group}
+    assert counted.overdue(2000, 1000, (5, 1500), known) == [], "young"
+    told = counted.overdue(3000, 1000, (5, 1500), known)
+    assert [(operation.step, operation.seq, operation.name, operation.bytes) for operation in told] == [
+        (5, 8, "all_reduce", 12_000), (5, 9, "all_reduce", 12_000),
+    ]  # fmt: skip
+    assert counted.overdue(4000, 1000, (5, 1500), known) == [], "once"
