@@ -229,7 +229,7 @@ class Gradients(Collector):
     def before_close(self, end: int) -> None:
         """A part of a step ends: what it left goes to the writing thread."""
         part, since, self._since = self._part, self._since, end
-        if not (self._cost.sampled or self._alert or part.flat or part.locals or part.synced or part.checks):
+        if not (self._cost.sampled or self._alert or part.flat or part.locals or part.synced or part.checks or part.glances):
             return
         self._part = Part()
         part.step, part.time = self.agent.progress.step, end
