@@ -106,15 +106,15 @@ function drawMeans(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const row = g.height / share.length;
   const most = RIGHT - (row >= 12 ? 42 : 10);
   const gap = row >= 12 ? 2 : row >= 6 ? 1 : 0;
-  for (let i = 0; i < share.length; i++)
-    if (share[i] > 0.01)
-      pen.rect(
-        left,
-        g.top + i * row,
-        Math.max(1, share[i] * most),
-        row - gap,
-        css(ramp(colors.cost, row >= 12 ? 0.12 + 0.12 * share[i] : 0.25 + 0.6 * share[i])),
-      );
+  const wide = (i: number) => (share[i] > 0.01 ? Math.max(1, Math.round(share[i] * most)) : 0);
+  for (let i = 0; i < share.length; ) {
+    // Thin rows of one length are one stroke.
+    let next = i + 1;
+    while (gap === 0 && next < share.length && wide(next) === wide(i)) next++;
+    const strength = row >= 12 ? 0.12 + 0.12 * share[i] : 0.25 + 0.6 * share[i];
+    if (wide(i)) pen.rect(left, g.top + i * row, wide(i), (next - i) * row - gap, css(ramp(colors.cost, strength)));
+    i = next;
+  }
   pen.text("mean", g.left + g.width + RIGHT - 4, g.top - 12, { fill: colors.quiet, align: "right", size: 11 });
 }
 
