@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """DDP's buckets, seen where its C++ part hands them to the process group.
 
-A model built while we are armed gets a stand-in for its group (`seen_group`), which costs no pass over the gradients: DDP
-scales them as it fills the bucket. A model built earlier gets a communication hook before its next backward, once, as
-there is no taking one off: it multiplies by 1 / world size and sums, bit for bit what DDP does (a division is not).
+A model's reducer gets a stand-in for its group (`seen_group`), which costs no pass over the gradients: DDP scales them as
+it fills the bucket. One that looks for unused parameters and was built before we were armed gets a communication hook instead, as
+nothing tells what lies in its buckets; there is no taking it off. It multiplies by 1 / world size and sums, bit for bit what DDP does.
 A user's hook, registered before or after, runs inside ours; torch checks, names and refuses it as ever.
 Within `Join` with divide_by_initial_world_size=False DDP would divide by the ranks left; our hook does not.
 """
@@ -176,9 +176,24 @@ class _Registry:
         if reducer in self.seen:
             self.seen[reducer].model = weakref.ref(model)
         elif reducer not in self._hooks and not model._comm_hooks:  # noqa: SLF001
-            hook = _BucketHook(model.process_group)
-            self._natively(reducer, None, hook)
-            self._hooks[reducer] = hook
+            if model.static_graph or not model.find_unused_parameters:
+                self._stand_in(model)
+            else:
+                hook = _BucketHook(model.process_group)
+                self._natively(reducer, None, hook)
+                self._hooks[reducer] = hook
+
+    def _stand_in(self, model: DistributedDataParallel) -> None:
+        """For a model that was built before anybody looked: what lies in its buckets its logging data will tell."""
+        parameters, _sparse = model._build_params_for_reducer()  # noqa: SLF001
+        seen = SeenGroup(model.process_group, Layout(list(parameters), None), lambda: self.owner)
+        seen.model = weakref.ref(model)
+        self._keep(model.reducer, seen, placed=False)
+
+    def _keep(self, reducer: Any, seen: SeenGroup, *, placed: bool) -> None:
+        seen.bind(reducer, placed=placed)
+        self.seen[reducer] = seen
+        self.groups = [reference for reference in (*self.groups, weakref.ref(seen)) if reference() is not None]
 
     def _reducer_maker(self, native: Callable[..., Any]) -> Callable[..., Any]:
         def reducer(parameters: Any, indices: Any, limits: Any, group: Any, *args: Any, **kwargs: Any) -> Any:
@@ -191,8 +206,7 @@ class _Registry:
                 owner.agent.recorder.note("warning", "buckets", text=f"seen by a hook, since no group could stand in: {error}")
                 return native(parameters, indices, limits, group, *args, **kwargs)
             made = native(parameters, indices, limits, seen, *args, **kwargs)
-            self.seen[made] = seen
-            self.groups = [reference for reference in (*self.groups, weakref.ref(seen)) if reference() is not None]
+            self._keep(made, seen, placed=True)
             return made
 
         return reducer

@@ -21,10 +21,11 @@ _KEY = "rebuilt_per_bucket_param_indices"
 class Layout:
     """The buckets of one model."""
 
-    def __init__(self, parameters: list[torch.Tensor], indices: list[list[int]]) -> None:
-        """As DDP hands them to its reducer."""
+    def __init__(self, parameters: list[torch.Tensor], indices: list[list[int]] | None) -> None:
+        """As DDP hands them to its reducer; `indices` of None where that is long ago."""
         self._parameters = parameters
-        self._buckets: list[list[torch.Tensor]] | None = [[parameters[index] for index in bucket] for bucket in indices]
+        known = None if indices is None else [[parameters[index] for index in bucket] for bucket in indices]
+        self._buckets: list[list[torch.Tensor]] | None = known
         self._sizes: dict[int, int] = {}
         self._backwards = 0
         self._known = False

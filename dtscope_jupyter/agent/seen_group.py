@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process group that DDP's C++ part uses in place of the real one: the same backends, and we see what is reduced.
 
-pybind11 looks for a Python override in the object's class, each time. In most steps on a device that class is `QuietGroup`,
-which has none, and DDP's calls stay in C++; a hook on a parameter of the last bucket makes it `SeenGroup` for that one.
+In most steps the reducer has the real group, and its calls stay in C++; on a device a hook on a parameter of the last bucket puts
+ours in its place for that one. (A class without an override would not do: torch calls its base under the interpreter's lock, and
+the threads of a backend end works, and what Python has hung on these, under a lock of theirs: each would wait for the other.)
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.layout import Layout
 
 
-class _StandIn(ProcessGroup):
-    """Only a reducer ever holds it; the program's own group stays what it is, and does all but count buckets."""
+class SeenGroup(ProcessGroup):
+    """Only a reducer ever holds it; the program's own group stays what it is, and does all but show each bucket as it is reduced."""
 
     def __init__(self, group: Any, layout: Layout, owner: Callable[[], Buckets | None]) -> None:
         """Has the backends of `group`; RuntimeError or KeyError where one is of a kind that can't be shared."""
         super().__init__(group.rank(), group.size())  # type: ignore[call-arg] # the stub lacks this overload
         self.model: Callable[[], Any] = lambda: None
         self.plain = True
+        self._reducer: Callable[[], Any] = lambda: None
+        self._placed = True
         self._real = group
         self._layout = layout
         self._owner = owner
@@ -46,7 +49,6 @@ class _StandIn(ProcessGroup):
         self._quiet = False
         self._anchor: Any = None
         self._on_host = all(parameter.device.type == "cpu" for parameter in layout.parameters)
-        self._silent: type[_StandIn] = PassingGroup if self._on_host else QuietGroup
         self._host_wait: Any = None
         self._expected: Any = None
         kinds = Backend.backend_type_map
@@ -57,6 +59,10 @@ class _StandIn(ProcessGroup):
         self._set_group_name(group.group_name)
         self._set_group_desc(group.group_desc)
 
+    def bind(self, reducer: Any, *, placed: bool) -> None:
+        """The reducer that it is for; `placed`: that has it already."""
+        self._reducer, self._placed = weakref.ref(reducer), placed
+
     def backward_begins(self, owner: Buckets) -> None:
         """The next all-reduce is that of bucket 0; a quiet backward is seen at its end alone."""
         if self._quiet and owner.quiet and self._on_host:
@@ -65,15 +71,23 @@ class _StandIn(ProcessGroup):
         self._next = 0
         self._layout.backward_begins(self.model())
         self._quiet = owner.quiet and self._direct and self._anchored(owner)
-        self.__class__ = self._silent if self._quiet else SeenGroup
+        self._put(placed=not self._quiet)
         if self._quiet:
             number = self._real._get_sequence_number_for_group  # noqa: SLF001
             self._expected = owner.collectives.groups.of(self._real), number, self._layout.kinds
             owner.collectives.expect_buckets(*self._expected)
 
+    def _put(self, *, placed: bool) -> None:
+        """Gives the reducer this group, or the real one."""
+        reducer = self._reducer()
+        if placed != self._placed and reducer is not None:
+            reducer._update_process_group(self if placed else self._real)  # noqa: SLF001
+            self._placed = placed
+
     def release(self) -> None:
-        """Nobody records: all stays in C++."""
-        self.__class__, self._quiet = self._silent, False
+        """Nobody records: the reducer has the real group."""
+        self._quiet = False
+        self._put(placed=False)
         if self._anchor is not None:
             self._anchor.remove()
             self._anchor = None
@@ -93,11 +107,7 @@ class _StandIn(ProcessGroup):
         if self._on_host:
             self._host_wait.last_gradient()
         else:
-            self.__class__ = SeenGroup
-
-
-class SeenGroup(_StandIn):
-    """Shows each bucket as it is reduced."""
+            self._put(placed=True)
 
     @uncompiled  # C++ calls it within compiled models
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override] # C++ calls it in this one way
@@ -134,26 +144,7 @@ class SeenGroup(_StandIn):
         return Bucket(index, buffer, members, self._scale, in_place=not buffer.is_sparse, final=self._layout.final)
 
 
-class QuietGroup(_StandIn):
-    """Passes everything on without a word of Python."""
-
-    allreduce = vars(ProcessGroup)["allreduce"]
-
-
-class PassingGroup(_StandIn):
-    """The same for a CPU, by a word of Python that lets go of the interpreter's lock.
-
-    pybind11 keeps that lock while it calls what has no override. gloo's threads end works, and what Python has hung on these, under
-    the lock that gloo's `allreduce` takes: each would wait for the other for ever.
-    """
-
-    @uncompiled
-    def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override] # as above
-        """Called from C++."""
-        return _allreduce(self._real, tensors, opts) if self._direct else self._real.allreduce(tensors, opts)
-
-
-def _nearing(group: Callable[[], _StandIn | None]) -> Callable[[torch.Tensor], None]:
+def _nearing(group: Callable[[], SeenGroup | None]) -> Callable[[torch.Tensor], None]:
     @uncompiled
     def hook(_parameter: torch.Tensor) -> None:
         found = group()
@@ -165,7 +156,7 @@ def _nearing(group: Callable[[], _StandIn | None]) -> Callable[[torch.Tensor], N
 
 def _delegate(name: str) -> Callable[..., Any]:
     @uncompiled
-    def call(self: _StandIn, *args: Any, **kwargs: Any) -> Any:
+    def call(self: SeenGroup, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._real, name)(*args, **kwargs)
 
     return call
@@ -173,4 +164,4 @@ def _delegate(name: str) -> Callable[..., Any]:
 
 for _name in METHODS.keys() - {"allreduce"}:
     if hasattr(ProcessGroup, _name):
-        setattr(_StandIn, _name, _delegate(_name))
+        setattr(SeenGroup, _name, _delegate(_name))

@@ -31,29 +31,50 @@ def test_a_quiet_backward_reduces_as_ever_and_only_its_last_bucket_is_seen(ranks
     source = MODEL + """
 seen, = buckets._registry.seen.values()
 number = dist.group.WORLD._get_sequence_number_for_group
-waits, works = buckets._registry.owner.collectives.final_wait, []
+owner, works = buckets._registry.owner, []
+waits = owner.collectives.final_wait
 waits._on, waits.bucket = False, works.append
 begins, told = seen.backward_begins, []
-seen._anchor = seen._layout.last.register_post_accumulate_grad_hook(seen_group._nearing(lambda: seen))
+seen._on_host = False
 def quiet(owner):
+    owner.quiet = True
     begins(owner)
-    seen._quiet = True
-    seen.__class__ = seen_group.QuietGroup
 seen.backward_begins = quiet
 for batch in data[6:]:
     before = number()
     train(batch)
-    told.append((number() - before, len(works), type(seen).__name__))
+    told.append((number() - before, len(works), seen._placed))
     works.clear()
 value = told, len(seen._layout.kinds), [p.detach().sum().item() for p in model.parameters()]
 """
     recorded = agent_ranks.run(ranks, source, 2, folder=tmp_path)
     (told, count, first), (_, _, second) = recorded.values
     assert count > 2
-    assert [tuple(row) for row in told] == [(count, 1, "SeenGroup")] * 6
+    assert [tuple(row) for row in told] == [(count, 1, True)] * 6
     assert first == second, "all gradients were averaged"
     rows = recorded.of("collectives", 0).dropna(subset="bucket")
     assert rows["step"].max() == 5, "no bucket of a quiet step has a row"
+
+
+def test_a_model_that_nobody_watched_from_the_start_is_left_alone_again(ranks: Ranks, tmp_path: Path) -> None:
+    source = """
+armed_later, armed = armed, None
+armed_later.stop()
+""" + MODEL + """
+armed = armed_later
+armed.start()
+for batch in data[6:9]:
+    train(batch)
+seen, = buckets._registry.seen.values()
+watched = seen._placed
+armed.stop()
+value = watched, seen._placed, bool(model._comm_hooks), [p.detach().sum().item() for p in model.parameters()]
+"""
+    recorded = agent_ranks.run(ranks, source, 2, folder=tmp_path)
+    (watched, left, hooks, first), (_, _, _, second) = recorded.values
+    assert (watched, left, hooks) == (True, False, False)
+    assert first == second, "all gradients were averaged"
+    assert len(recorded.of("collectives", 0).dropna(subset="bucket")) > 2
 
 
 def test_a_reducer_tells_when_gradients_were_ready(ranks: Ranks, tmp_path: Path) -> None:
