@@ -86,15 +86,29 @@ def _calls(evidence: Evidence) -> list[Finding]:
 
 
 def _differing(table: pa.Table, seq: Ints, code: Ints) -> Ints:
-    """Rows that differ, in what must be alike, from another rank's row of one source at one place; by sequence number."""
+    """Rows that differ, in what must be alike, from another rank's row at one place, by sequence number.
+
+    Of one source; or of two, which may name the finer operations apart, where one of the calls is open and both are of even buffers.
+    """
     exact = (seq != NONE) & ~columns.is_any(table, "source", ("profiler",)) & ~columns.is_any(table, "operation", P2P)
     rows = np.flatnonzero(exact)
-    key, source, rank = _keys(table, rows), columns.codes(table, "source")[0][rows], columns.ints(table, "rank")[rows]
-    order = np.lexsort((rank, source, code[rows], seq[rows]))
-    rows, key, source, rank = rows[order], key[order], source[order], rank[order]
-    same = (seq[rows][1:] == seq[rows][:-1]) & (code[rows][1:] == code[rows][:-1]) & (source[1:] == source[:-1]) & (rank[1:] != rank[:-1])
-    differ: Ints = rows[1:][same & (key[1:] != key[:-1])]
-    return differ
+    even = rows[columns.is_any(table, "operation", _EVEN)[rows]]
+    closed = columns.is_any(table, "state", ("completed",))
+    alike = _neighbours(table, seq, code, rows, columns.codes(table, "source")[0])
+    mixed = _neighbours(table, seq, code, even, np.zeros(len(seq), np.int64))
+    mixed = mixed[~closed[mixed].all(axis=1)]
+    return np.concatenate((alike[:, 1], mixed[:, 1]))
+
+
+def _neighbours(table: pa.Table, seq: Ints, code: Ints, rows: Ints, source: Ints) -> Ints:
+    """Pairs (n, 2) of rows of different ranks, one sequence number, group and source, whose keys differ."""
+    key, rank = _keys(table, rows), columns.ints(table, "rank")[rows]
+    order = np.lexsort((rank, source[rows], code[rows], seq[rows]))
+    rows, key, rank = rows[order], key[order], rank[order]
+    same = np.logical_and.reduce([of[rows][1:] == of[rows][:-1] for of in (seq, code, source)]) & (rank[1:] != rank[:-1])
+    chosen = np.flatnonzero(same & (key[1:] != key[:-1]))
+    pairs: Ints = np.stack((rows[chosen], rows[chosen + 1]), axis=1)
+    return pairs
 
 
 def _keys(table: pa.Table, rows: Ints) -> Ints:

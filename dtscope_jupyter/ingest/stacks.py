@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from dtscope_jupyter.ingest.columns import Spans
 
 _FUNCTION = re.compile(r"(?P<file>[^<(]+)\((?P<line>\d+)\): ")
-_LIBRARY = re.compile(r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]+)/|^<|^(threading|runpy|contextlib)\.py$")
+_LIBRARY = re.compile(r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]+|dtscope_jupyter/agent)/|^<|^(threading|runpy|contextlib)\.py$")
 _DEPTH = 64
 
 
 def is_library(file: str) -> bool:
-    """Whether a file is torch's, another package's or Python's own, by its path."""
+    """Whether a file is torch's, another package's, Python's own or one of our hooks, by its path."""
     return _LIBRARY.search(file) is not None
 
 

@@ -209,3 +209,20 @@ def test_too_few_buckets_promise_a_gain_only_on_devices(device: str | None, seve
     (finding,) = diagnose(simulate.run(2, 20, device=device, gradient_bytes=2**33, buckets=2)).findings
     assert (finding.kind, finding.severity) == ("low_overlap", severity)
     assert (finding.cost_ms > 0) == (device is not None)
+
+
+def _stuck_apart(other: str, **more: Any) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Rank 0 as a Flight Recorder has it, rank 1 as its hooks do, both at one place."""
+    kept = {"bytes": 4000, "dtype": "float32", "shape": "[1000]", "state": "completed", "source": "flight_recorder"}
+    open_ = {"bytes": 4096, "dtype": "float32", "shape": "[1024]", "state": "scheduled", "source": "host", "operation": other, **more}
+    rows = [collective(0, 5, 10, 12, **kept), collective(1, 5, None, None, enqueue_ns=at(10), **open_)]
+    return said(tables(collectives=rows, groups=[{"rank": rank, "process_group": "0", "ranks": [0, 1]} for rank in (0, 1)]))
+
+
+def test_an_open_call_differs_from_what_another_source_saw_of_its_peer() -> None:
+    assert ("desync", "shape", (0, 1)) in _stuck_apart("all_reduce")
+
+
+def test_two_sources_may_name_other_calls_apart_and_closed_ones() -> None:
+    assert "desync" not in {kind for kind, _, _ in _stuck_apart("all_gather")}
+    assert "desync" not in {kind for kind, _, _ in _stuck_apart("all_reduce", state="completed")}

@@ -100,14 +100,15 @@ def test_sends_and_receives_count_by_themselves_and_name_their_peer(tmp_path: Pa
     assert (second["operation"], second["seq"], second["peer"], second["bytes"]) == ("recv", 10, 6, 32)
 
 
-def test_the_line_is_the_first_outside_of_torch(tmp_path: Path) -> None:
+def test_the_line_is_the_first_outside_of_torch_and_of_our_hooks(tmp_path: Path) -> None:
     frames = [
+        {"name": "call", "filename": "/home/me/dtscope_jupyter/agent/collectives.py", "line": 231},
         {"name": "all_reduce", "filename": "/opt/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", "line": 2806},
         {"name": "step", "filename": "/home/me/torch_jobs/train.py", "line": 41},
         {"name": "<module>", "filename": "/home/me/torch_jobs/train.py", "line": 99},
     ]
     lines = [
-        row["line"] for row in _rows(pickled(tmp_path / "_dump_0", dump([entry(1, T, frames=frames), entry(2, T, frames=frames[:1])])))
+        row["line"] for row in _rows(pickled(tmp_path / "_dump_0", dump([entry(1, T, frames=frames), entry(2, T, frames=frames[:2])])))
     ]
     assert lines == ["/home/me/torch_jobs/train.py:41", None]
 
