@@ -43,7 +43,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _multiprocessors(evidence: Evidence) -> Finding | None:
-    if not evidence.activity.device or _host_bound(evidence):
+    if not evidence.profile.device or _host_bound(evidence):
         return None
     calls = _calls(evidence)
     if not len(calls.key):
@@ -86,7 +86,7 @@ class _Calls:
 
 
 def _calls(evidence: Evidence) -> _Calls:
-    spans, activity = evidence.tables["spans"], evidence.activity
+    spans, activity = evidence.tables["spans"], evidence.profile
     rank, step = position(evidence.ranks, columns.ints(spans, "rank")), evidence.steps.index(columns.ints(spans, "step"))
     start, end = columns.ints(spans, "start_ns"), columns.ints(spans, "end_ns")
     chosen = np.flatnonzero(columns.is_any(spans, "kind", ("compute",)) & (rank >= 0) & (step >= 0) & (start != NONE) & (end > start))
@@ -111,7 +111,7 @@ def _usual_length(calls: _Calls, alone: Bools) -> Reals:
 def _transfers(evidence: Evidence) -> Set:
     """Collectives from the last rank's start on: before that the kernel only waits."""
     pairs = evidence.pairs
-    return evidence.activity.axis.union(pairs.rank, np.maximum(pairs.start, pairs.last_start[pairs.pair]), pairs.end)
+    return evidence.profile.axis.union(pairs.rank, np.maximum(pairs.start, pairs.last_start[pairs.pair]), pairs.end)
 
 
 def _host_bound(evidence: Evidence) -> bool:
@@ -119,7 +119,7 @@ def _host_bound(evidence: Evidence) -> bool:
     steps = evidence.steps
     rank, column = np.nonzero(np.isfinite(steps.duration))
     shift = evidence.shift[rank]
-    idle = evidence.activity.split(rank, steps.start[rank, column] + shift, steps.end[rank, column] + shift)["launch"]
+    idle = evidence.profile.split(rank, steps.start[rank, column] + shift, steps.end[rank, column] + shift)["launch"]
     return float(np.median(idle / steps.duration[rank, column])) > _HOST_BOUND
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from dtscope_jupyter.analysis.columns import Ints, Reals
 
+_MOST_STEPS = 0.5
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -79,14 +81,24 @@ class Evidence:
 
     @cached_property
     def activity(self) -> Activity:
-        """What ranks did when."""
+        """What ranks did when; without the kernels of a profiler that saw less than half of the steps that count, as a live window."""
+        spans = self.tables["spans"]
+        seen = np.isin(np.arange(len(self.steps.ids)), self.steps.index(columns.ints(spans, "step")))
+        usable = self.steps.usable
+        if self.profile.device and usable.any() and seen[usable].mean() < _MOST_STEPS:
+            return Activity({**self.tables, "spans": spans.slice(0, 0)}, self.ranks, self.shift, self.steps)
+        return self.profile
+
+    @cached_property
+    def profile(self) -> Activity:
+        """The same with whatever a profiler saw."""
         return Activity(self.tables, self.ranks, self.shift, self.steps)
 
     @cached_property
     def on_device(self) -> bool:
         """Whether the ranks compute on devices, which run behind their hosts."""
         names = self.tables["devices"]["device"].unique().to_pylist()
-        return self.activity.device or any(name and not name.startswith("cpu") for name in names)
+        return self.profile.device or any(name and not name.startswith("cpu") for name in names)
 
     @cached_property
     def exposed_transfer(self) -> Reals:

@@ -59,7 +59,7 @@ def _seen(evidence: Evidence) -> pd.DataFrame:
     import pandas as pd
 
     frame = copies(evidence.tables)
-    if not evidence.activity.device:
+    if not evidence.profile.device:
         return frame
     on_device = device_copies.copies(evidence.tables)
     frame = frame[frame["cause"] != "bucket_copy"]
@@ -75,7 +75,7 @@ def _any(evidence: Evidence) -> bool:
 
 def _on_device(evidence: Evidence) -> bool:
     devices = evidence.tables["devices"]["device"].to_pylist()
-    return evidence.activity.device or any(str(device).startswith("cuda") for device in devices)
+    return evidence.profile.device or any(str(device).startswith("cuda") for device in devices)
 
 
 def _cause(cause: str, what: object) -> str:

@@ -127,3 +127,17 @@ def test_live_a_finding_goes_when_its_fault_has_healed(sampled: int, cause: str)
     assert until(39) == [("straggler", cause)]
     assert until(79) == []
     assert [(each.kind, each.cause) for each in diagnose(run).findings] == [("straggler", cause)]
+
+
+@pytest.mark.parametrize("cause", ["compute", "host_stall", "input"])
+def test_a_profiler_window_over_a_few_steps_hides_no_straggler(cause: str) -> None:
+    """As a live run takes them: its steps are marked, and of the others there are no kernels."""
+    fault = Fault("straggler", cause, (1,), 0.3, first=3)
+    tables = dict(simulate.run(2, 60, [fault], sampled=16, spans=True))
+    inside = pa.compute.is_in(tables["spans"]["step"], pa.array([11, 12]))
+    tables["spans"] = tables["spans"].filter(inside)
+    steps = tables["steps"]
+    disturbed = pa.compute.is_in(steps["step"], pa.array([11, 12, 13]))
+    tables["steps"] = steps.set_column(steps.schema.get_field_index("disturbed"), steps.schema.field("disturbed"), disturbed)
+    (finding,) = [each for each in diagnose(tables).findings if each.severity is not Severity.INFO]
+    assert (finding.kind, finding.cause, finding.ranks) == ("straggler", cause, (1,))
