@@ -47,7 +47,7 @@ class Buckets(Collector):
         """Hooks come with `start`."""
         super().__init__(agent)
         self.before_reduce: list[Callable[[Bucket], None]] = []
-        self.at_last: list[Callable[[torch.Tensor], None]] = []
+        self.at_last: list[Callable[[torch.Tensor, torch.Tensor | None], None]] = []
         self.quiet_if: list[Callable[[], bool]] = []
         self.quiet = False
         self.collectives = collectives
@@ -77,11 +77,11 @@ class Buckets(Collector):
         except Exception as error:  # noqa: BLE001 # training goes on without us
             self.agent.fail(self.name, error)
 
-    def glance(self, buffer: torch.Tensor) -> None:
-        """Shows the last bucket, not yet reduced, of a backward whose others nobody looks at."""
+    def glance(self, gradient: torch.Tensor, parameter: torch.Tensor | None = None) -> None:
+        """Shows the last bucket, not yet reduced, or the gradient of a parameter in it, of a backward whose others nobody looks at."""
         try:
             for call in self.at_last:
-                call(buffer)
+                call(gradient, parameter)
         except Exception as error:  # noqa: BLE001 # training goes on without us
             self.agent.fail(self.name, error)
 

@@ -86,16 +86,24 @@ class Gradients(Collector):
         buffer = bucket.buffer
         self._learn(bucket)
         self._sparse |= buffer.is_sparse
-        if self._local_due(lambda: [buffer]):
+        if self._local_due(lambda: [buffer]) or (not buffer.is_cuda and not buffer.is_sparse and _spoilt(buffer)):
             views, members = bucket.gradients(), bucket.parameters or []
             self._timed("local_norm", lambda: self._measure(self._part.locals, members, views, count=True, scale=bucket.scale), buffer)
         if bucket.in_place and not buffer.is_sparse:
             self._buffers.append(buffer)
 
-    def glance(self, buffer: torch.Tensor) -> None:
-        """A few thousand values of the last bucket: what spoils a rank's forward spoils the gradients of its first layers too."""
-        if self.on and buffer.is_cuda and torch.is_floating_point(buffer) and not torch.cuda.is_current_stream_capturing():
-            self._part.glances.append(readings.Reading(buffer[:_GLANCE].sum(dtype=torch.float32).reshape(1)))
+    def glance(self, gradient: torch.Tensor, parameter: torch.Tensor | None) -> None:
+        """A few thousand values of the last bucket: what spoils a rank's forward spoils the gradients of its first layers too.
+
+        On a device that bucket itself; on a CPU the gradient of the `parameter` that is ready last.
+        """
+        if not self.on or not torch.is_floating_point(gradient) or gradient.layout is not torch.strided:
+            return
+        if gradient.is_cuda and not torch.cuda.is_current_stream_capturing():
+            self._part.glances.append(readings.Reading(gradient[:_GLANCE].sum(dtype=torch.float32).reshape(1)))
+        elif parameter is not None and _spoilt(gradient):
+            self._alert = _ALERT_STEPS
+            self._measure(self._part.locals, [parameter], [gradient], count=True)
 
     def after_backward(self) -> None:
         """DDP's gradients are synchronised now; others are local, or sharded and done."""
@@ -247,6 +255,12 @@ class Gradients(Collector):
             return
         if self._rows.take(self._parts, final=final):
             self._alert = _ALERT_STEPS
+
+
+def _spoilt(tensor: torch.Tensor) -> bool:
+    """Whether something among the first values, on a CPU, is not finite."""
+    with torch.no_grad():
+        return not math.isfinite(float(tensor.reshape(-1)[:_GLANCE].sum(dtype=torch.float32)))
 
 
 def _gradients(parameters: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

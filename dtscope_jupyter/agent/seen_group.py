@@ -100,14 +100,17 @@ class SeenGroup(ProcessGroup):
             self._anchor = last.register_post_accumulate_grad_hook(_nearing(weakref.ref(self)))
         return self._anchor is not None
 
-    def near_end(self) -> None:
-        """The buckets from here on are seen on a device; on a CPU it is enough to know that they come."""
+    def near_end(self, parameter: torch.Tensor) -> None:
+        """The buckets from here on are seen on a device; on a CPU it is enough to know that they come, and to glance at a gradient."""
         if not self._quiet:
             return
-        if self._on_host:
-            self._host_wait.last_gradient()
-        else:
+        if not self._on_host:
             self._put(placed=True)
+            return
+        self._host_wait.last_gradient()
+        owner = self._owner()
+        if owner is not None and owner.on and parameter.grad is not None:
+            owner.glance(parameter.grad, parameter)
 
     @uncompiled  # C++ calls it within compiled models
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override] # C++ calls it in this one way
@@ -146,10 +149,10 @@ class SeenGroup(ProcessGroup):
 
 def _nearing(group: Callable[[], SeenGroup | None]) -> Callable[[torch.Tensor], None]:
     @uncompiled
-    def hook(_parameter: torch.Tensor) -> None:
+    def hook(parameter: torch.Tensor) -> None:
         found = group()
         if found is not None:
-            found.near_end()
+            found.near_end(parameter)
 
     return hook
 

@@ -98,3 +98,27 @@ value = ready, hooks, len(times.told), ReadyTimes.of(model) is None
         assert on_cpu, "on a CPU hooks tell"
         assert sorted(range(12), key=ready.__getitem__) == sorted(range(12), key=hooks.__getitem__)
         assert max(abs(a - b) for a, b in zip(ready, hooks, strict=True)) < max(hooks) - min(hooks)
+
+
+def test_a_rank_whose_forward_went_bad_is_told_in_a_step_in_which_nobody_looked(ranks: Ranks, tmp_path: Path) -> None:
+    source = MODEL + """
+from dtscope_jupyter.agent.cost import Cost
+owner = buckets._registry.owner
+def train(batch, spoil):
+    owner.collectives.counting = True
+    optimizer.zero_grad()
+    loss = model(batch).square().mean()
+    (loss * float("nan") if spoil else loss).backward()
+    optimizer.step()
+owner.quiet_if.clear()
+for number, batch in enumerate(data[6:], 6):
+    train(batch, number == 9 and rank == 1)
+value = None
+"""
+    recorded = agent_ranks.run(ranks, source, 2, folder=tmp_path)
+    bad = [recorded.of("steps", rank).set_index("step")["nonfinite"].fillna(0) for rank in range(2)]
+    assert bad[0][9] == 0
+    assert bad[1][9] > 0
+    assert (bad[1][:9] == 0).all()
+    rows = recorded.of("collectives", 0).dropna(subset="bucket")
+    assert 9 not in set(rows["step"]), "no bucket of that step was seen"
