@@ -266,7 +266,8 @@ class Progress:
 
     def _apply(self, segment: Segment) -> None:
         last = segment.optimizers[-1] if segment.optimizers else self._closing
-        if last == self._closing:
+        if last == self._closing or self.optimizers_alive <= 1:
+            self._closing = last
             self._close_parts()
         elif any(last in part.optimizers for part in self._parts[:-1]):
             self._parts.pop()

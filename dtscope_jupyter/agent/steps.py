@@ -169,6 +169,7 @@ class Steps(Collector):
         self._last_optimizer = weakref.ref(optimizer)
         if optimizer not in self._optimizers:
             self.knows(optimizer)
+        self._progress.optimizers_alive = len(self._optimizers)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         self._nested -= 1

@@ -102,6 +102,17 @@ def test_an_optimizer_that_takes_over() -> None:
     assert [segment.optimizers for _, segment in program.closed()] == [[1], [1], [1], [2], [2], [2]]
 
 
+def test_an_optimizer_in_place_of_one_that_is_gone_goes_on_counting_at_once() -> None:
+    program = Program(1)
+    seen = []
+    for number in range(6):
+        program.backward(reset=True)
+        program.step(1 if number < 3 else 2)
+        seen.append(program.progress.step)
+    assert seen == [1, 2, 3, 4, 5, 6]
+    assert [number for number, _ in program.closed()] == list(range(6))
+
+
 def test_a_skipped_step_counts_and_says_so() -> None:
     program = Program(1)
     for skipped in (False, True, False):
