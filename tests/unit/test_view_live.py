@@ -343,12 +343,18 @@ class TestOffline:
         assert len(offline._newest(table, 0)) == 0
 
     def test_gives_the_whole_map_where_the_rows_are_too_many(self) -> None:
-        run = Run(ddp(ranks=3, steps=40), name="made", world_size=3)
+        tables = ddp(ranks=3, steps=40)
+        timed = np.array([step % 4 == 0 for step in tables["steps"]["step"].to_pylist()])
+        for name, known in (("exposed_ms", np.ones(len(timed), bool)), ("comm_ms", timed)):
+            at = tables["steps"].schema.get_field_index(name)
+            tables["steps"] = tables["steps"].set_column(at, tables["steps"].schema.field(name), pa.array(np.ones(len(timed)), mask=~known))
+        run = Run(tables, name="made", world_size=3)
         header, buffers = unpack(offline.message(run, run.tables["steps"].nbytes // 2).pack())
         assert tables_of(header, buffers)["steps"].num_rows < 120
         found = {entry["metric"]: entry for entry in header["matrices"]}
         assert found.keys() == {"exposed", "ratio", "step", "evidence"}
-        assert set(np.frombuffer(buffers[found["evidence"]["buffer"]], "<f4")) == {1}, "recorded collectives, no profiler"
+        evidence = np.frombuffer(buffers[found["evidence"]["buffer"]], "<f4").reshape(3, 40)
+        assert evidence.tolist() == [[float(step % 4 == 0) for step in range(40)]] * 3, "recorded collectives, else the rank's own word"
         cells = np.frombuffer(buffers[found["step"]["buffer"]], "<f4").reshape(3, 40)
         rows = run.tables["steps"].to_pydict()
         for rank, step, start, end in zip(*(rows[name] for name in ("rank", "step", "start_ns", "end_ns")), strict=True):
