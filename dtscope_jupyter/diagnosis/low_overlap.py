@@ -55,12 +55,12 @@ class _Buckets:
 
 
 def find(evidence: Evidence, slow: list[Finding] | None = None) -> list[Finding]:
-    """At most one finding, over the steps in which no link is slow."""
+    """At most one finding, over the steps in which no link is slow; one of several is enough whose collectives were recorded."""
     charged = [step for each in slow or () for step in each.steps]
     recorded = np.isin(np.arange(len(evidence.steps.ids)), evidence.pairs.pair_step)
-    known = evidence.steps.usable & np.isfinite(evidence.exposed_transfer) & recorded
-    usable = np.flatnonzero(known & ~np.isin(evidence.steps.ids, charged))
-    if len(usable) < _FEWEST or not evidence.pairs.count or not links.Transfers(evidence).whole.all():
+    known = evidence.steps.usable & np.isfinite(evidence.exposed_transfer) & ~np.isin(evidence.steps.ids, charged)
+    usable = np.flatnonzero(known & recorded)
+    if known.sum() < _FEWEST or not len(usable) or not evidence.pairs.count or not links.Transfers(evidence).whole.all():
         return []
     moved = evidence.step_sum(evidence.pairs.transfer_ms, evidence.pairs.pair_step)[usable]
     exposed = np.minimum(evidence.exposed_transfer[usable], moved)
