@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.operation import Operation
 
 Future = torch.futures.Future[torch.Tensor]
+_NO_GROUP = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
 
 
 class Buckets(Collector):
@@ -175,20 +176,28 @@ class _Registry:
         reducer = model.reducer
         if reducer in self.seen:
             self.seen[reducer].model = weakref.ref(model)
-        elif reducer not in self._hooks and not model._comm_hooks:  # noqa: SLF001
-            if model.static_graph or not model.find_unused_parameters:
-                self._stand_in(model)
-            else:
-                hook = _BucketHook(model.process_group)
-                self._natively(reducer, None, hook)
-                self._hooks[reducer] = hook
+        elif reducer not in self._hooks and not model._comm_hooks and not self._stands_in(model):  # noqa: SLF001
+            hook = _BucketHook(model.process_group)
+            self._natively(reducer, None, hook)
+            self._hooks[reducer] = hook
 
-    def _stand_in(self, model: DistributedDataParallel) -> None:
-        """For a model that was built before anybody looked: what lies in its buckets its logging data will tell."""
-        parameters, _sparse = model._build_params_for_reducer()  # noqa: SLF001
-        seen = SeenGroup(model.process_group, Layout(list(parameters), None), lambda: self.owner)
+    def _stands_in(self, model: DistributedDataParallel) -> bool:
+        """Whether a group could stand in for that of a model built earlier; what lies in its buckets its logging data will tell."""
+        if model.find_unused_parameters and not model.static_graph:
+            return False
+        try:
+            parameters, _sparse = model._build_params_for_reducer()  # noqa: SLF001
+            seen = SeenGroup(model.process_group, Layout(list(parameters), None), lambda: self.owner)
+        except _NO_GROUP as error:
+            self._say(error)
+            return False
         seen.model = weakref.ref(model)
         self._keep(model.reducer, seen, placed=False)
+        return True
+
+    def _say(self, error: Exception) -> None:
+        if self.owner is not None:
+            self.owner.agent.recorder.note("warning", "buckets", text=f"seen by a hook, since no group could stand in: {error}")
 
     def _keep(self, reducer: Any, seen: SeenGroup, *, placed: bool) -> None:
         seen.bind(reducer, placed=placed)
@@ -202,8 +211,8 @@ class _Registry:
                 return native(parameters, indices, limits, group, *args, **kwargs)
             try:
                 seen = SeenGroup(group, Layout(list(parameters), [list(bucket) for bucket in indices]), lambda: self.owner)
-            except (RuntimeError, TypeError, ValueError, AttributeError, KeyError) as error:
-                owner.agent.recorder.note("warning", "buckets", text=f"seen by a hook, since no group could stand in: {error}")
+            except _NO_GROUP as error:
+                self._say(error)
                 return native(parameters, indices, limits, group, *args, **kwargs)
             made = native(parameters, indices, limits, seen, *args, **kwargs)
             self._keep(made, seen, placed=True)

@@ -13,7 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C._distributed_c10d import ProcessGroup
+from torch._C._distributed_c10d import ProcessGroup, Reducer
 from torch.distributed.distributed_c10d import Backend
 
 from dtscope_jupyter.agent.bucket import Bucket
@@ -34,10 +34,11 @@ class SeenGroup(ProcessGroup):
     """Only a reducer ever holds it; the program's own group stays what it is, and does all but show each bucket as it is reduced."""
 
     def __init__(self, group: Any, layout: Layout, owner: Callable[[], Buckets | None]) -> None:
-        """Has the backends of `group`; RuntimeError or KeyError where one is of a kind that can't be shared."""
+        """Has the backends of `group`; RuntimeError or KeyError where one can't be shared, AttributeError in an old torch."""
         super().__init__(group.rank(), group.size())  # type: ignore[call-arg] # the stub lacks this overload
         self.model: Callable[[], Any] = lambda: None
         self.plain = True
+        self._update = Reducer._update_process_group  # noqa: SLF001
         self._reducer: Callable[[], Any] = lambda: None
         self._placed = True
         self._real = group
@@ -81,7 +82,7 @@ class SeenGroup(ProcessGroup):
         """Gives the reducer this group, or the real one."""
         reducer = self._reducer()
         if placed != self._placed and reducer is not None:
-            reducer._update_process_group(self if placed else self._real)  # noqa: SLF001
+            self._update(reducer, self if placed else self._real)
             self._placed = placed
 
     def release(self) -> None:
