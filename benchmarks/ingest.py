@@ -152,7 +152,7 @@ def beside_hta(hta: str, folder: Path, rounds: int) -> dict[str, Any]:
 
 def memories(hta: str, folder: Path, runs: int = 3) -> dict[str, float]:
     """Peaks of both tools, what their imports alone hold, MiB, and the time of whole processes; the median of some runs each."""
-    row = {}
+    row: dict[str, Any] = {}
     for name, python, whole, imports in (("hta", hta, HTA_WHOLE, HTA_IMPORTS), ("ours", sys.executable, OURS_WHOLE, OURS_IMPORTS)):
         measured = [memory(python, whole, folder) for _ in range(runs)]
         row |= {f"{name}_{what}": statistics.median(one[what] for one in measured) for what in ("peak_mib", "process_s")}

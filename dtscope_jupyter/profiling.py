@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import launch, places, rundir, stage
@@ -15,12 +17,27 @@ from dtscope_jupyter.supervision import Watch
 from dtscope_jupyter.view.text import count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dtscope_jupyter.launch.world import World
     from dtscope_jupyter.run import Run
     from dtscope_jupyter.rundir import Attempt
     from dtscope_jupyter.session import Request, Session
 
 _PUMP_S = 0.05
+
+
+@contextmanager
+def _interrupting(job: launch.Job) -> Iterator[None]:
+    """Interrupts go to the ranks; as an exception, a second one might come while the first is being taken care of."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: job.interrupt())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
 
 class Profile:
@@ -50,16 +67,21 @@ class Profile:
 
     def follow(self, namespace: dict[str, Any]) -> None:
         """Shows output until the ranks are done, then the report; sets pulled values; raises what the run failed with."""
+        with _interrupting(self.job):
+            self._watch_or_give_up()
+        self._conclude(namespace, None)
+
+    def _watch_or_give_up(self) -> None:
         while True:
             try:
                 self._watch()
-                break
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # of a thread that is not the main one, or sent by hand
                 self.job.interrupt()
             except DtscopeError as error:
                 self._give_up(error)
                 raise
-        self._conclude(namespace, None)
+            else:
+                return
 
     def follow_in_background(self, namespace: dict[str, Any]) -> None:
         """As `follow`, from a thread; the report takes the place that this call shows."""
@@ -85,11 +107,7 @@ class Profile:
 
     def _follow_quietly(self, namespace: dict[str, Any], place: str) -> None:
         try:
-            try:
-                self._watch()
-            except DtscopeError as error:
-                self._give_up(error)
-                raise
+            self._watch_or_give_up()
             self._conclude(namespace, place)
         except (DtscopeError, launch.RankError, launch.Interrupted) as error:
             if not (self._stopped and isinstance(error, launch.Interrupted)):

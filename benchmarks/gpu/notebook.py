@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import base64
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
@@ -45,9 +46,10 @@ def main() -> None:
     for parallel in ("ddp", "fsdp"):
         cells.append(CELL.format(ranks=options.ranks, parallel=parallel, here=str(HERE), steps=options.steps))
         cells.append(f"import dtscope_jupyter as dts\nprint(dts.open('dtscope-runs/{parallel}').diagnose())")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    v4: Any = nbformat.v4
+    notebook = v4.new_notebook(cells=[v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=240, kernel_name="python3", allow_errors=True, resources={"metadata": {"path": "."}}).execute()
-    nbformat.write(notebook, options.out / "gpt_470m.ipynb")
+    (options.out / "gpt_470m.ipynb").write_text(v4.writes(notebook))
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", []):
             data = output.get("data", {})

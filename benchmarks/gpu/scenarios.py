@@ -129,7 +129,8 @@ def train(scenario: Scenario, path: str) -> None:  # noqa: C901, PLR0915 # sent 
             dist.all_reduce(total)
             torch.cuda.synchronize()
         spoilt = scenario.fault == "nan" and chosen and number == 20
-        handle = model.module.norm.register_forward_hook(lambda _m, _a, out: out * float("nan")) if spoilt else None
+        inner: Any = model.module
+        handle = inner.norm.register_forward_hook(lambda _m, _a, out: out * float("nan")) if spoilt else None
         gpt.backward(step_model, batch, extra)
         if handle is not None:
             handle.remove()

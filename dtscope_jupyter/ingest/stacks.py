@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from dtscope_jupyter.ingest.columns import Spans
 
 _FUNCTION = re.compile(r"(?P<file>[^<(]+)\((?P<line>\d+)\): ")
-_LIBRARY = re.compile(r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]+|dtscope_jupyter/agent)/|^<|^(threading|runpy|contextlib)\.py$")
+_LIBRARY = re.compile(
+    r"(^|/)(torch|site-packages|dist-packages|lib/python[\d.]+|dtscope_jupyter/agent)/|^<|^(threading|runpy|contextlib)\.py$"
+)
 _DEPTH = 64
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _INTERRUPT = ((Signals.SIGINT, 5.0), (Signals.SIGTERM, 2.0), (Signals.SIGKILL, 2.0))
 _STOP = ((Signals.SIGINT, 1.0), (Signals.SIGTERM, 1.0), (Signals.SIGKILL, 2.0))
 _LOG_LINES = 10
+_LOOK_S = 0.01
 
 
 class Job:
@@ -79,11 +80,19 @@ class Job:
         return self._done.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits up to `timeout` seconds; True when it is over. Raises what kept the ranks from starting."""
-        over = self._done.wait(timeout)
-        if over and self._error is not None:
+        """Waits up to `timeout` seconds; True when it is over. Raises what kept the ranks from starting.
+
+        By looking: two interrupts in short order break a wait for an Event (RuntimeError: release unlocked lock).
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._done.is_set():
+            left = _LOOK_S if end is None else min(end - time.monotonic(), _LOOK_S)
+            if left <= 0:
+                return False
+            time.sleep(left)
+        if self._error is not None:
             raise self._error
-        return over
+        return True
 
     def interrupt(self) -> None:
         """Asks every rank to stop: SIGINT, after 5 s SIGTERM, then SIGKILL; a second call goes on at once.

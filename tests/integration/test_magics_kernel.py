@@ -113,7 +113,7 @@ def test_an_interrupt_ends_the_ranks_and_the_report_appears(kernel: Kernel, prog
         kernel.manager.interrupt_kernel()
     reply = kernel.client.get_shell_msg(timeout=WAIT_S)
     assert reply["parent_header"]["msg_id"] == sent
-    assert reply["content"]["ename"] == "Interrupted"
+    assert reply["content"]["ename"] == "Interrupted", "\n".join(reply["content"]["traceback"])
     shown = [message["content"]["data"] for message in iter_iopub(kernel) if message["msg_type"] == "display_data"]
     assert set(shown[-1]) == {"image/png", "text/plain"}
     pids = [int(pid) for pid in kernel.text(PIDS).split()]

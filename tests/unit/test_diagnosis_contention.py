@@ -11,7 +11,7 @@ from dtscope_jupyter.diagnosis import diagnose
 from dtscope_jupyter.simulate import Fault
 
 EVERYBODY = (0, 1, 2, 3)
-LARGE = {"gradient_bytes": 2**31}
+LARGE: dict[str, Any] = {"gradient_bytes": 2**31}
 
 
 def said(*faults: Fault, steps: int = 24, **program: Any) -> list[tuple[str, str, tuple[int, ...]]]:

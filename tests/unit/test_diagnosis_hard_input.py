@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,7 +44,7 @@ def shifted(tables: dict[str, pa.Table], rank: int, ns: int) -> dict[str, pa.Tab
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("program", TIERS)
-def test_one_rank_missing(seed: int, program: dict[str, object]) -> None:
+def test_one_rank_missing(seed: int, program: dict[str, Any]) -> None:
     whole = simulate.run(4, 32, LATE, seed=seed, **program)
     assert said(without(whole, 2)) == [("insufficient_data", "missing_ranks", (2,))]
     assert sorted(said(without(whole, 1))) == [("insufficient_data", "missing_ranks", (1,)), TRUTH]
@@ -61,7 +63,7 @@ def test_half_a_step(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("program", TIERS)
 @pytest.mark.parametrize("seconds", [5, -5])
-def test_a_clock_5_s_off(seed: int, program: dict[str, object], seconds: int) -> None:
+def test_a_clock_5_s_off(seed: int, program: dict[str, Any], seconds: int) -> None:
     healthy = said(shifted(dict(simulate.run(4, 32, seed=seed, **program)), 1, seconds * 10**9))
     assert [each for each in healthy if each[0] != "insufficient_data"] == []
     late = said(shifted(dict(simulate.run(4, 32, LATE, seed=seed, **program)), 1, seconds * 10**9))
@@ -71,14 +73,14 @@ def test_a_clock_5_s_off(seed: int, program: dict[str, object], seconds: int) ->
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("program", TIERS)
 @pytest.mark.parametrize("cause", ["compute", "input", "host_stall", "slow_device"])
-def test_all_ranks_slow_alike_are_no_stragglers(seed: int, program: dict[str, object], cause: str) -> None:
+def test_all_ranks_slow_alike_are_no_stragglers(seed: int, program: dict[str, Any], cause: str) -> None:
     faults = [Fault("straggler", cause, (0, 1, 2, 3), 0.5, first=10)]
     assert [each for each in said(simulate.run(4, 32, faults, seed=seed, **program)) if each[0] == "straggler"] == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("program", TIERS)
-def test_steps_of_very_different_length(seed: int, program: dict[str, object]) -> None:
+def test_steps_of_very_different_length(seed: int, program: dict[str, Any]) -> None:
     """All ranks have up to ten times as much work in some steps, as batches of many lengths give."""
     draw = np.random.default_rng(seed)
     uneven = [Fault("straggler", "compute", (0, 1, 2, 3), float(draw.uniform(0.5, 10)), first=step, last=step + 1) for step in range(40)]
@@ -89,7 +91,7 @@ def test_steps_of_very_different_length(seed: int, program: dict[str, object]) -
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("program", TIERS)
-def test_two_steps_only(seed: int, program: dict[str, object]) -> None:
+def test_two_steps_only(seed: int, program: dict[str, Any]) -> None:
     assert said(simulate.run(4, 2, seed=seed, **program)) == []
     assert said(simulate.run(4, 2, LATE, seed=seed, **program)) in ([], [TRUTH], [("insufficient_data", "missing_steps", (0, 1, 2, 3))])
 

@@ -84,11 +84,11 @@ def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_any_text_gives_rows_or_one_line(tmp_path_factory: pytest.TempPathFactory, text: str, head: str) -> None:
     path = tmp_path_factory.mktemp("samples") / "smi.csv"
     path.write_text(head + text, encoding="utf-8", errors="replace")
+    said = ""
     try:
         rows = ingest.read([path]).tables["devices"]
     except DtscopeError as error:
-        said = str(error)
-        rows = None
+        said, rows = str(error), None
     if rows is None:
         assert "\n" not in said
     else:

@@ -16,7 +16,7 @@ import pytest
 from analysis_rows import append, at, collective, step, two_ranks, write_run
 
 from dtscope_jupyter import run as runs
-from dtscope_jupyter import rundir, schema, store
+from dtscope_jupyter import rundir, schema, segments, store
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.view import offline
 
@@ -296,7 +296,7 @@ def test_tables_are_of_the_schema(tmp_path: Path) -> None:
         for field, wanted in zip(table.schema, schema.TABLES[name].arrow, strict=True):
             plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
             assert plain == wanted.type
-    assert store.ENTRY_BYTES == 32
+    assert segments.ENTRY_BYTES == 32
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "x" * 5000, "a\0b", [], [None]])

@@ -62,7 +62,7 @@ def _copy(source: SegmentReader, folder: Path, limit: int) -> int:
 def test_entry_is_as_the_store_writes_it(tmp_path: Path) -> None:
     _write(tmp_path, [1])
     data, index = _files(tmp_path)
-    assert len(index) == 2 * store.ENTRY_BYTES == 2 * segments.ENTRY_BYTES
+    assert len(index) == 2 * segments.ENTRY_BYTES
     entry = segments.parse(index, segments.ENTRY_BYTES)
     assert entry is not None
     assert (entry.end, entry.rows) == (len(data), 1)

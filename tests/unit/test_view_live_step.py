@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_view_live import tables_of
 
 from dtscope_jupyter import rundir, schema
 from dtscope_jupyter.store import BlockWriter
 from dtscope_jupyter.view import live_step
 from dtscope_jupyter.view.widget import Panels
-from tests.unit.test_view_live import tables_of
 
 if TYPE_CHECKING:
     from pathlib import Path
