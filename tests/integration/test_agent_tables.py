@@ -13,7 +13,6 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-
     from ranks import Ranks
 
 DDP = """
