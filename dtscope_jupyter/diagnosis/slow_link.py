@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtscope_jupyter.diagnosis import links, slow_network, slow_pair, transport
-from dtscope_jupyter.diagnosis.finding import Finding, milliseconds, name_ranks, severity
+from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks, severity
 from dtscope_jupyter.diagnosis.late import stretch
 from dtscope_jupyter.diagnosis.steps import position
 
@@ -306,6 +306,12 @@ def _lost(evidence: Evidence, slow: list[_Slow]) -> Reals:
     return np.asarray(lost.max(0))
 
 
+def _passed(evidence: Evidence, columns: Ints) -> bool:
+    """Whether it is over, on one host's CPUs: there another program on the cores does the same, and is more likely."""
+    here = not evidence.on_device and links.hosts(evidence, tuple(evidence.ranks.tolist())) <= 1
+    return here and bool((np.flatnonzero(evidence.steps.usable) > columns.max(initial=-1)).sum() >= _FEWEST)
+
+
 def _finding(evidence: Evidence, transfers: links.Transfers, slow: list[_Slow]) -> Finding | None:
     main = max(slow, key=lambda each: float(each.lost.sum()))
     columns = np.unique(np.concatenate([each.columns for each in slow]))
@@ -325,7 +331,7 @@ def _finding(evidence: Evidence, transfers: links.Transfers, slow: list[_Slow]) 
         kind="slow_link",
         cause=main.cause,
         ranks=ranks,
-        severity=severity(cost, typical),
+        severity=Severity.INFO if _passed(evidence, columns) else severity(cost, typical),
         confidence=main.confidence,
         cost_ms=cost,
         steps=evidence.step_numbers(columns),
