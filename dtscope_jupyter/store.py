@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SCHEMA, _BATCH = 0, 1
 _LEAST_BLOCK_BYTES = 512
+UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError)
+"""What pyarrow raises of a block that it can't decode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class BlockReader(Follower):
                         self._written = pa.ipc.read_schema(pa.py_buffer(block.data))
                     else:
                         yield conformed(block.batch(self._written), block.table)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError):
+                except UNREADABLE:
                     self._damaged += 1
 
     def _blocks(self, descriptor: int, raw: bytes, limit: int) -> list[Block]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dtscope_jupyter import schema
+from dtscope_jupyter.store import UNREADABLE
 
 if TYPE_CHECKING:
     from dtscope_jupyter.store import Block
@@ -101,6 +102,6 @@ def _table(name: str, blocks: list[Block]) -> pa.Table:
     for block in blocks:
         try:
             rows.append(block.batch())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError):
+        except UNREADABLE:
             _LOG.warning("dtscope: a block of %s does not fit its schema", name)
     return pa.Table.from_batches(rows, arrow)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from dtscope_jupyter import rundir, schema
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.segments import ENTRY_BYTES
-from dtscope_jupyter.store import BlockReader, conformed
+from dtscope_jupyter.store import UNREADABLE, BlockReader, conformed
 from dtscope_jupyter.view.live_pack import Message, batches, own_schemas
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ _SAMPLES = 32
 _LIMIT_S = 5.0
 _MOST_BYTES = 24 * 2**20
 _WAITING = 8
-_UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError)
 
 
 class Answers:
@@ -71,7 +70,7 @@ class Answers:
     def _answer(self, step: int) -> None:
         try:
             message = of_step(step, self._rows(step))
-        except (DtscopeError, *_UNREADABLE):
+        except (DtscopeError, *UNREADABLE):
             _LOG.exception("dtscope: step %d could not be read for a page", step)
             message = of_step(step, {})
         self._widget.send(message.signed(), message.buffers)
@@ -179,5 +178,5 @@ class _Table:
         block = self._reader.block(place)
         try:
             return block.batch(self._written) if block is not None and not block.is_schema else None
-        except _UNREADABLE:
+        except UNREADABLE:
             return None

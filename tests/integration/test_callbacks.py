@@ -68,6 +68,8 @@ for patience in range(3):  # a busy machine exceeds the half minute that Ray giv
         break
     except Exception:
         ray.shutdown()
+        if patience == 2:
+            raise
 config = RunConfig(storage_path={storage!r}, callbacks=[DtscopeCallback("runs", collect=["steps", "collectives", "gradients"])])
 TorchTrainer(train, scaling_config=ScalingConfig(num_workers=2), run_config=config).fit()
 """
