@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.diagnosis.late import Late
 
 JUDGED = "judged_by_queue"
-"""In `excess`: ms that are the device's by the length of its queue alone."""
+"""In `excess`, then in the evidence beside it: ms that are the device's by the length of its queue alone."""
 _HALF = 0.5
 _BOUND = 0.1
 """Where a tenth of a step's work is queued before the device, the device is what all wait for, not its host."""

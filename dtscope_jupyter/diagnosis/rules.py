@@ -123,7 +123,7 @@ def _explained(slow: Finding, beside: list[Finding]) -> bool:
 
 def _is_link(late: Finding, slow: list[Finding]) -> bool:
     """Whether a rank is late by what only its queue tells, while all that it sends is slow by more: both ends of that wait unevenly."""
-    guessed = late.evidence["excess_ms"].get(queue.JUDGED, 0.0) > 0
+    guessed = late.evidence.get(queue.JUDGED, 0.0) > 0
     return guessed and any(each.cause == "transport" and each.cost_ms > late.cost_ms for each in slow)
 
 

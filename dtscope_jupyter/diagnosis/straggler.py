@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtscope_jupyter.diagnosis import blame
+from dtscope_jupyter.diagnosis import blame, queue
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks, severity
 from dtscope_jupyter.diagnosis.late import Late, positive, rhythm, stretch
 from dtscope_jupyter.diagnosis.steps import middle
@@ -248,6 +248,7 @@ def _evidence(late: Late, suspect: _Suspect, reason: blame.Reason, typical: floa
         "step_ms": typical,
         "pattern": suspect.pattern,
         "category": reason.category,
-        "excess_ms": dict(reason.excess),
+        "excess_ms": {name: value for name, value in reason.excess.items() if name != queue.JUDGED},
+        **({queue.JUDGED: reason.excess[queue.JUDGED]} if queue.JUDGED in reason.excess else {}),
         **reason.details,
     }

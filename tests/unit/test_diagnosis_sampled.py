@@ -13,6 +13,7 @@ import pytest
 
 from dtscope_jupyter import simulate
 from dtscope_jupyter.diagnosis import Severity, diagnose
+from dtscope_jupyter.diagnosis.blame import CATEGORIES
 from dtscope_jupyter.simulate import Fault
 
 if TYPE_CHECKING:
@@ -141,3 +142,8 @@ def test_a_profiler_window_over_a_few_steps_hides_no_straggler(cause: str) -> No
     tables["steps"] = steps.set_column(steps.schema.get_field_index("disturbed"), steps.schema.field("disturbed"), disturbed)
     (finding,) = [each for each in diagnose(tables).findings if each.severity is not Severity.INFO]
     assert (finding.kind, finding.cause, finding.ranks) == ("straggler", cause, (1,))
+
+
+def test_what_is_said_of_a_ranks_time_are_kinds_of_work_alone() -> None:
+    (finding,) = findings(Fault("straggler", "compute", (1,), 0.3, first=3), world_size=2)
+    assert set(finding.evidence["excess_ms"]) <= {*CATEGORIES, "own", "compute", "copy", "launch"}
