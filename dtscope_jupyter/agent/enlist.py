@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arms a rank of a job that records itself: DTRAINSCOPE_* say how, rank 0 says where, in the rendezvous store.
 
-A restart by elastic becomes the next attempt of its run, which rank 0 knows by the job: TORCHELASTIC_RUN_ID or,
-where that is `none`, the torchrun process that started it.
+A restart by elastic, or by Slurm of a job that was requeued, becomes the next attempt of its run, which rank 0 knows by the job:
+TORCHELASTIC_RUN_ID or, where that is `none`, the torchrun process that started it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _log = logging.getLogger("dtscope_jupyter")
 _KEY = "dtscope_jupyter/run"
 _PATIENCE = timedelta(seconds=30)
 _DEFAULT_DIR = "dtscope-runs"
+_RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 
 
 def enlist(name: str = "") -> None:
@@ -103,7 +104,7 @@ def _job() -> str:
 
 def _earlier(base: Path, job: str) -> Path | None:
     """The run of this job's earlier attempts, if this is a restart."""
-    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) == 0:
+    if all(os.environ.get(name, "0") in ("", "0") for name in _RESTARTS):
         return None
     runs = [path for path in base.iterdir() if path.is_dir() and rundir.read_json(path / "run.json").get("job") == job]
     return max(runs, key=lambda path: path.stat().st_mtime, default=None)
