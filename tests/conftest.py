@@ -7,14 +7,21 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from tests import guard
 
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
-hypothesis.settings.register_profile("local", deadline=None)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from IPython.core.interactiveshell import InteractiveShell
+
+_BUSY = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=_BUSY)
+hypothesis.settings.register_profile("local", deadline=None, suppress_health_check=_BUSY)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job of a shell that has no job control
@@ -31,3 +38,24 @@ def captures() -> Path:
     if not (path / "h200").is_dir():
         pytest.skip(f"no captures at {path}; set DTSCOPE_TEST_DATA")
     return path
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[InteractiveShell]:
+    """A shell for the tests of a module, with the extension in it."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    made = InteractiveShell.instance(history_length=0)
+    made.run_line_magic("load_ext", "dtscope_jupyter")
+    yield made
+    made.run_line_magic("unload_ext", "dtscope_jupyter")
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def shell(loaded: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
+    """That shell in an empty folder, no rank itself."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    loaded.run_line_magic("load_ext", "dtscope_jupyter")
+    return loaded

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -21,16 +20,47 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect, sync_playwright
 
+from tests.waiting import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 CHROMIUM = os.environ.get("DTSCOPE_CHROMIUM", "/usr/bin/chromium")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 _FLAGS += ["--disable-component-update", "--disable-sync", "--enable-precise-memory-info"]
-START_S = 60
-_TRIES = 10
+PATIENCE_MS = 60_000
+"""What a page may take on a busy machine; nobody waits so long on an idle one."""
+START_S = 120
+_TRIES = 5
+_HEARD_MS = 15_000
+"""A cell that was asked to run says so at once; asked again too early it would run twice."""
+KEEP_TEXTS = """const plain = CanvasRenderingContext2D.prototype.fillText;
+window.drawn = [];
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  window.drawn.push(String(text));
+  return plain.call(this, text, ...place);
+};"""
+"""An init script: `window.drawn` holds every text that a canvas ever showed."""
+_HOLD = """(() => {
+  const plain = WebSocket.prototype.send;
+  window.held = [];
+  WebSocket.prototype.send = function (data) {
+    const text = data instanceof ArrayBuffer ? new TextDecoder().decode(data) : String(data);
+    if (window.holding && text.includes(WORD)) window.held.push([this, data]);
+    else plain.call(this, data);
+  };
+  window.letGo = () => { window.holding = false; for (const [socket, data] of window.held.splice(0)) plain.call(socket, data); };
+})()"""
+_REACHED = """([panels, step]) => {
+  const shown = panels.querySelector(".dts-status")?.innerText.match(/step ([\\d\\u202f]+)/);
+  return shown && Number(shown[1].replaceAll("\\u202f", "")) >= step;
+}"""
+_COLOURED = """([canvas, least]) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(new Uint32Array(data.buffer)).size > least;
+}"""
 _KERNEL_READY = """() => {
   const kernel = window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel;
   return kernel?.connectionStatus === "connected" && kernel.status === "idle";
@@ -68,7 +98,7 @@ def server(root: Path, application: str = "jupyterlab") -> Iterator[Server]:
         Path(folder).mkdir(parents=True, mode=0o700)
     notebooks = root / "notebooks"
     notebooks.mkdir()
-    port, token = _free_port(), secrets.token_hex(16)
+    port, token = free_port(), secrets.token_hex(16)
     options = [
         f"--ServerApp.port={port}",
         "--ServerApp.ip=127.0.0.1",
@@ -113,8 +143,8 @@ def open_notebook(page: Page, at: Server, path: Path, *, classic: bool = False) 
 
 def wait_kernel(page: Page) -> None:
     """Waits until the notebook's kernel is connected and idle."""
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
-    page.wait_for_function(_KERNEL_READY, timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=2 * PATIENCE_MS)
+    page.wait_for_function(_KERNEL_READY, timeout=2 * PATIENCE_MS)
 
 
 def run_cell(page: Page, place: int) -> None:
@@ -126,23 +156,58 @@ def run_cell(page: Page, place: int) -> None:
         cell.locator(".jp-InputArea-editor").click()
         page.keyboard.press("Control+Enter")
         try:
-            expect(prompt).not_to_have_text(before, timeout=2000)
+            expect(prompt).not_to_have_text(before, timeout=_HEARD_MS)
         except AssertionError:
             continue
         return
     raise RuntimeError(f"cell {place} did not start")
 
 
-def wait_cell(page: Page, place: int, seconds: float = 60) -> None:
+def wait_cell(page: Page, place: int, seconds: float = 120) -> None:
     """Waits until a cell is done."""
     prompt = page.locator(".jp-CodeCell").nth(place).locator(".jp-InputPrompt")
     expect(prompt).to_have_text(re.compile(r"\[\d+\]"), timeout=seconds * 1000)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def open_file(page: Page, path: Path) -> Locator:
+    """Opens a saved page and waits until its panels are drawn."""
+    page.goto(path.as_uri())
+    page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
+    return page.locator(".dts")
+
+
+def holding(word: str) -> str:
+    """An init script: while `window.holding` is true, what the page sends with this word in it waits for `window.letGo()`."""
+    return _HOLD.replace("WORD", json.dumps(word))
+
+
+def wait_frame(page: Page) -> None:
+    """Waits until all that was asked of the panels before is drawn: they draw in the next animation frame."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+
+
+def wait_live(page: Page) -> Locator:
+    """The page's first panels, once they follow the steps of a run."""
+    panels = page.locator(".dts").first
+    expect(panels.locator(".dts-status")).to_contain_text(re.compile(r"step [\d\u202f]+ · [\d.]+ steps/s"), timeout=2 * PATIENCE_MS)
+    return panels
+
+
+def shown_step(panels: Locator) -> int:
+    """The newest step, as the panels say it."""
+    found = re.search(r"step ([\d\u202f]+) ·", panels.locator(".dts-status").inner_text())
+    assert found, panels.inner_text()
+    return int(found[1].replace("\u202f", ""))
+
+
+def wait_step(panels: Locator, step: int) -> None:
+    """Waits until the panels have come to a step, at least."""
+    panels.page.wait_for_function(_REACHED, arg=[panels.element_handle(), step], timeout=PATIENCE_MS)
+
+
+def wait_colours(canvas: Locator, more_than: int = 5) -> None:
+    """Waits until a canvas shows a picture: more than so many different colours."""
+    canvas.page.wait_for_function(_COLOURED, arg=[canvas.element_handle(), more_than], timeout=PATIENCE_MS)
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dtscope_jupyter as dts
-from tests.browser.test_view_show import KEEP_TEXTS
+from tests.browser import lab
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,46 +30,41 @@ def train() -> None:
         optimizer.zero_grad()
 
 
-def test_ranks_of_one_group_stand_together(page: Page, tmp_path: Path) -> None:
-    run = dts.profile(train, nprocs=4, directory=tmp_path / "run", collect=["steps", "collectives"])
-    page.add_init_script(KEEP_TEXTS)
-    page.goto(run.save_html(tmp_path / "run.html").as_uri())
-    page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
-    page.get_by_label("group by").select_option("group")
-    page.wait_for_function("() => ['group', 'even', '2'].every(name => window.drawn.includes(name))")
-    canvas = page.locator("[data-panel=map] canvas")
+def read_out(page: Page, ranks: int) -> list[list[str]]:
+    """What the map reads out of its first column, from top to bottom, in its parts."""
+    lab.wait_frame(page)
+    canvas, voice = page.locator("[data-panel=map] canvas"), page.locator("[data-panel=map] .dts-voice")
     canvas.focus()
     canvas.press("Home")
-    for _ in range(4):
+    for _ in range(ranks):
         canvas.press("ArrowUp")
-    voice = page.locator("[data-panel=map] .dts-voice")
-    order, groups = [], []
-    for _ in range(4):
-        words = voice.inner_text().split(", ")
-        order.append(words[0])
-        groups.append(words[-1])
+    found = []
+    for _ in range(ranks):
+        lab.wait_frame(page)
+        found.append(voice.inner_text().split(", "))
         canvas.press("ArrowDown")
-    assert order == ["rank 0", "rank 2", "rank 1", "rank 3"]
+    return found
+
+
+def test_ranks_of_one_group_stand_together(page: Page, tmp_path: Path) -> None:
+    run = dts.profile(train, nprocs=4, directory=tmp_path / "run", collect=["steps", "collectives"])
+    page.add_init_script(lab.KEEP_TEXTS)
+    lab.open_file(page, run.save_html(tmp_path / "run.html"))
+    page.get_by_label("group by").select_option("group")
+    page.wait_for_function("() => ['group', 'even', '2'].every(name => window.drawn.includes(name))")
+    order, groups = zip(*((words[0], words[-1]) for words in read_out(page, 4)), strict=True)
+    assert order == ("rank 0", "rank 2", "rank 1", "rank 3")
     assert groups[0] == groups[1] != groups[2] == groups[3]
     assert groups[0] == "group even"
 
 
 def test_costly_ranks_come_first_within_their_groups(page: Page, tmp_path: Path) -> None:
     run = dts.profile(train, nprocs=4, directory=tmp_path / "run", collect=["steps", "collectives"])
-    page.goto(run.save_html(tmp_path / "run.html").as_uri())
-    page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
+    lab.open_file(page, run.save_html(tmp_path / "run.html"))
     page.get_by_label("group by").select_option("group")
     page.get_by_label("order").select_option("cost")
     means = run.table("steps").groupby("rank")["exposed_ms"].mean()
-    canvas = page.locator("[data-panel=map] canvas")
-    canvas.focus()
-    canvas.press("Home")
-    for _ in range(4):
-        canvas.press("ArrowUp")
-    order = []
-    for _ in range(4):
-        order.append(int(page.locator("[data-panel=map] .dts-voice").inner_text().split(", ")[0].removeprefix("rank ")))
-        canvas.press("ArrowDown")
+    order = [int(words[0].removeprefix("rank ")) for words in read_out(page, 4)]
     assert {frozenset(order[:2]), frozenset(order[2:])} == {frozenset({0, 2}), frozenset({1, 3})}
     assert order[0] == means.idxmax()
     assert means[order[0]] >= means[order[1]]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.browser.test_view_live import end, running, shown_step, stop
+from tests.browser import lab
+from tests.browser.test_view_live import end, running, stop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,21 +35,19 @@ COUNT = """() => {
     document.dispatchEvent(new Event('visibilitychange'));
   };
 }"""
-FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def test_a_hidden_tab_draws_nothing_then_the_newest(page: Page, running: Locator, stop: Path) -> None:
     page.evaluate(COUNT)
     page.evaluate("() => window.turn(true)")
-    page.evaluate(FRAME)
-    before = shown_step(running)
+    lab.wait_frame(page)
+    before = lab.shown_step(running)
     page.evaluate("() => { window.strokes = 0; window.acks = 0; }")
     page.wait_for_function("() => window.acks >= 15")
     assert page.evaluate("() => window.strokes") == 0
-    assert shown_step(running) == before
+    assert lab.shown_step(running) == before
     page.evaluate("() => window.turn(false)")
-    page.wait_for_function(
-        "before => +document.querySelector('.dts-status').innerText.match(/step (\\d+)/)[1] > before + 5 && window.strokes > 20", arg=before
-    )
+    lab.wait_step(running, before + 6)
+    page.wait_for_function("() => window.strokes > 20")
     end(page, stop)
     expect(running.locator(".dts-state")).to_have_text("finished")

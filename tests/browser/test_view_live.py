@@ -59,9 +59,7 @@ def running(page: Page, jupyterlab: lab.Server, tmp_path: Path, stop: Path) -> L
     lab.run_cell(page, 0)
     lab.wait_cell(page, 0)
     lab.run_cell(page, 1)
-    panels = page.locator(".dts").first
-    expect(panels.locator(".dts-status")).to_contain_text(re.compile(r"step \d+ · [\d.]+ steps/s"), timeout=60_000)
-    return panels
+    return lab.wait_live(page)
 
 
 def end(page: Page, stop: Path) -> None:
@@ -70,35 +68,47 @@ def end(page: Page, stop: Path) -> None:
     lab.wait_cell(page, 1)
 
 
-def shown_step(panels: Locator) -> int:
-    found = re.search(r"step ([\d\u202f]+) ·", panels.locator(".dts-status").inner_text())
-    assert found, panels.inner_text()
-    return int(found[1].replace("\u202f", ""))
+def choose_first(panels: Locator) -> Locator:
+    """Clicks at the left edge of the map, in its first row; the map."""
+    canvas = panels.locator("[data-panel=map] canvas")
+    canvas.click(position={"x": 84.5, "y": 40})
+    return canvas
 
 
-def colours(canvas: Locator) -> int:
-    """How many different colours a canvas shows."""
-    return int(
-        canvas.evaluate("""c => new Set(new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)).size""")
-    )
+def reloaded(page: Page, running: Locator, stop: Path) -> Locator:
+    """The panels of a page that was loaded again during the run, after it, with all that was shown before."""
+    page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
+    reached = lab.shown_step(running)
+    page.reload()
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    stop.touch()
+    panels = page.locator(".dts").first
+    # A busy kernel may tell the new page of its widgets only when the cell is done.
+    expect(panels.locator(".dts-state")).to_have_text("finished", timeout=2 * lab.PATIENCE_MS)
+    lab.wait_step(panels, reached)
+    return panels
+
+
+def check_lost(page: Page, panels: Locator) -> None:
+    """Panels whose kernel is started anew say so, and keep their picture."""
+    page.evaluate("() => void jupyterapp.commands.execute('notebook:restart-kernel')")
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    expect(panels.locator(".dts-state")).to_contain_text("the kernel is gone")
+    lab.wait_colours(panels.locator("[data-panel=map] canvas"))
 
 
 class TestWhileTheCellBlocks:
     def test_steps_go_on_and_the_map_is_drawn(self, page: Page, running: Locator, stop: Path) -> None:
         expect(page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt")).to_have_text("[*]:")
-        before = shown_step(running)
-        page.wait_for_function(
-            "before => +document.querySelector('.dts-status').innerText.match(/step (\\d+)/)[1] > before + 20", arg=before
-        )
-        assert colours(running.locator("[data-panel=map] canvas")) > 5
-        assert colours(running.locator("[data-panel=timeline] canvas")) > 5
+        lab.wait_step(running, lab.shown_step(running) + 21)
+        lab.wait_colours(running.locator("[data-panel=map] canvas"))
+        lab.wait_colours(running.locator("[data-panel=timeline] canvas"))
         expect(running.locator("[data-panel=collectives] tbody tr").first).to_contain_text("all_reduce")
         end(page, stop)
         expect(running.locator(".dts-state")).to_have_text("finished")
 
     def test_a_click_leads_to_the_step_and_back(self, page: Page, running: Locator, stop: Path) -> None:
-        canvas = running.locator("[data-panel=map] canvas")
-        canvas.click(position={"x": 84 + 3, "y": 40})
+        canvas = choose_first(running)
         expect(running.locator("[data-panel=timeline] h3")).to_have_text("Step 0")
         expect(running.locator("[data-panel=collectives] h3")).to_have_text("Collectives of step 0, rank 0")
         canvas.press("ArrowRight")
@@ -141,22 +151,13 @@ class TestLife:
         for place in range(2):
             expect(views.nth(place).locator(".dts-status")).to_contain_text(re.compile(r"step \d+"))
         page.wait_for_function("() => [...document.querySelectorAll('.dts canvas')].filter(c => c.width > 300).length >= 4")
-        assert running.is_visible()
+        expect(running).to_be_visible()
         end(page, stop)
         expect(views.nth(0).locator(".dts-state")).to_have_text("finished")
 
     def test_a_page_reloaded_during_the_run_shows_all_of_it_after(self, page: Page, running: Locator, stop: Path) -> None:
-        page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
-        reached = shown_step(running)
-        page.reload()
-        page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-        stop.touch()
-        panels = page.locator(".dts").first
-        # A busy kernel may tell the new page of its widgets only when the cell is done.
-        expect(panels.locator(".dts-state")).to_have_text("finished", timeout=60_000)
-        assert shown_step(panels) >= reached
-        canvas = panels.locator("[data-panel=map] canvas")
-        canvas.click(position={"x": 84 + 3, "y": 40})
+        panels = reloaded(page, running, stop)
+        choose_first(panels)
         expect(panels.locator("[data-panel=timeline] h3")).to_have_text(re.compile("Step [0-3]$"))
 
     def test_interrupt_leaves_the_report(self, page: Page, running: Locator) -> None:
@@ -170,10 +171,7 @@ class TestLife:
 
     def test_a_lost_kernel_is_said(self, page: Page, running: Locator, stop: Path) -> None:
         end(page, stop)
-        page.evaluate("() => void jupyterapp.commands.execute('notebook:restart-kernel')")
-        page.get_by_role("button", name="Confirm Kernel Restart").click()
-        expect(running.locator(".dts-state")).to_contain_text("the kernel is gone")
-        assert colours(running.locator("[data-panel=map] canvas")) > 5
+        check_lost(page, running)
 
 
 class TestSaved:
@@ -194,5 +192,5 @@ class TestSaved:
         copy.write_text(json.dumps(json.loads(path.read_text()) | {"metadata": {}}))
         fresh = chromium.new_page()
         fresh.goto(f"{jupyterlab.url}/lab/tree/{copy.name}?token={jupyterlab.token}&reset")
-        expect(fresh.locator(".jp-CodeCell img").first).to_be_visible(timeout=60_000)
+        expect(fresh.locator(".jp-CodeCell img").first).to_be_visible(timeout=2 * lab.PATIENCE_MS)
         fresh.close()

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser import lab
-from tests.browser.test_view_live import FOREVER, LOAD, TRAIN, colours, end, shown_step
+from tests.browser.test_view_live import FOREVER, LOAD, TRAIN, check_lost, choose_first, end, reloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,18 +37,14 @@ def running(page: Page, notebook7: lab.Server, tmp_path: Path, stop: Path) -> Lo
     lab.run_cell(page, 0)
     lab.wait_cell(page, 0)
     lab.run_cell(page, 1)
-    panels = page.locator(".dts").first
-    expect(panels.locator(".dts-status")).to_contain_text(re.compile(r"step \d+ · [\d.]+ steps/s"), timeout=60_000)
-    return panels
+    return lab.wait_live(page)
 
 
 def test_live_while_the_cell_blocks_then_a_picture(page: Page, running: Locator, stop: Path) -> None:
     expect(page.locator(".jp-CodeCell").nth(1).locator(".jp-InputPrompt")).to_have_text("[*]:")
-    before = shown_step(running)
-    page.wait_for_function("before => +document.querySelector('.dts-status').innerText.match(/step (\\d+)/)[1] > before + 20", arg=before)
-    assert colours(running.locator("[data-panel=map] canvas")) > 5
-    canvas = running.locator("[data-panel=map] canvas")
-    canvas.click(position={"x": 84 + 3, "y": 40})
+    lab.wait_step(running, lab.shown_step(running) + 21)
+    lab.wait_colours(running.locator("[data-panel=map] canvas"))
+    canvas = choose_first(running)
     expect(running.locator("[data-panel=timeline] h3")).to_have_text("Step 0")
     expect(running.locator("[data-panel=collectives] h3")).to_have_text("Collectives of step 0, rank 0")
     canvas.press("ArrowDown")
@@ -60,19 +55,9 @@ def test_live_while_the_cell_blocks_then_a_picture(page: Page, running: Locator,
 
 
 def test_a_page_reloaded_during_the_run_shows_all_of_it_after(page: Page, running: Locator, stop: Path) -> None:
-    page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
-    reached = shown_step(running)
-    page.reload()
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-    stop.touch()
-    panels = page.locator(".dts").first
-    expect(panels.locator(".dts-state")).to_have_text("finished", timeout=60_000)
-    assert shown_step(panels) >= reached
+    reloaded(page, running, stop)
 
 
 def test_a_lost_kernel_is_said(page: Page, running: Locator, stop: Path) -> None:
     end(page, stop)
-    page.evaluate("() => void jupyterapp.commands.execute('notebook:restart-kernel')")
-    page.get_by_role("button", name="Confirm Kernel Restart").click()
-    expect(running.locator(".dts-state")).to_contain_text("the kernel is gone")
-    assert colours(running.locator("[data-panel=map] canvas")) > 5
+    check_lost(page, running)

@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import expect
 
 import dtscope_jupyter as dts
+from tests.browser import lab
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.ipynb"
-DRAWN = "() => performance.getEntriesByName('dtscope-first-draw').length"
 PINCH = """(canvas, [way, [left, right]]) => {
   const { x, y } = canvas.getBoundingClientRect();
   canvas.setPointerCapture = () => {};
@@ -69,7 +69,6 @@ window.covered = () => {
   }
   return found;
 };"""
-FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
 CONTROLS = 'button:not([tabindex="-1"]), select, input, canvas[tabindex], summary, tr[tabindex], .dts-log'
 FOCUSED = """controls => {
   const at = document.activeElement;
@@ -104,9 +103,7 @@ def pages(captures: Path, straggler: Path, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def panels(page: Page, straggler: Path) -> Locator:
-    page.goto(straggler.as_uri())
-    page.wait_for_function(DRAWN)
-    return page.locator(".dts")
+    return lab.open_file(page, straggler)
 
 
 class TestPage:
@@ -116,22 +113,19 @@ class TestPage:
         devtools.on("Network.requestWillBeSent", lambda event: asked.append(event["request"]["url"]))
         devtools.on("Network.webSocketCreated", lambda event: asked.append(event["url"]))
         devtools.send("Network.enable")
-        page.goto(straggler.as_uri())
-        page.wait_for_function(DRAWN)
-        panels = page.locator(".dts")
+        panels = lab.open_file(page, straggler)
         for tab in ("log", "devices", "gradients"):
             panels.get_by_role("tab", name=tab).click()
         panels.locator("[data-panel=map]").get_by_label("copy map").click()
         panels.locator("[data-panel=map]").get_by_role("button", name="SVG").click()
-        expect(panels.locator(".dts-toast")).to_be_visible()
+        expect(panels.locator(".dts-toast")).to_contain_text("map.svg")
         assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [straggler.as_uri()]
 
     def test_the_quickstart_is_small(self, page: Page, tmp_path: Path) -> None:
         run = dts.profile(quickstart(), nprocs=2, directory=tmp_path / "run")
         path = run.save_html(tmp_path / "quickstart.html")
         assert path.stat().st_size < 2_000_000
-        page.goto(path.as_uri())
-        page.wait_for_function(DRAWN)
+        lab.open_file(page, path)
         expect(page.locator("[data-panel=timeline] h3")).to_have_text("Step 83")
         expect(page.locator("[data-panel=gradients] header > .dts-sub")).to_contain_text("L2 norm before averaging")
 
@@ -180,7 +174,7 @@ class TestMap:
     def test_order_by_cost_puts_the_culprit_last(self, panels: Locator, page: Page) -> None:
         canvas = panels.locator("[data-panel=map] canvas")
         panels.get_by_label("order").select_option("cost")
-        page.wait_for_function("() => true")
+        lab.wait_frame(page)
         canvas.click(position={"x": 90, "y": 26 + 3 * 22 + 10})
         expect(panels.locator("[data-panel=collectives] h3")).to_contain_text("rank 2")
 
@@ -265,8 +259,7 @@ class TestTimeline:
 
     def test_fingers_on_a_touch_screen_zoom(self, chromium: Browser, straggler: Path) -> None:
         page = chromium.new_context(viewport={"width": 1000, "height": 1400}, has_touch=True).new_page()
-        page.goto(straggler.as_uri())
-        page.wait_for_function(DRAWN)
+        lab.open_file(page, straggler)
         canvas = page.locator("[data-panel=timeline] canvas")
         box, whole = canvas.bounding_box(), canvas.get_attribute("data-window") or ""
         assert box
@@ -309,6 +302,7 @@ class TestDrill:
         expect(panels.get_by_label("find a kernel or host activity")).to_have_value(re.compile("^nvjet"))
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         panels.get_by_label("copy the Python text that shows this place again").click()
+        expect(panels.locator(".dts-toast")).to_have_text('copied run.show("timeline", rank=2, step=13)')
         assert page.evaluate("() => navigator.clipboard.readText()") == 'run.show("timeline", rank=2, step=13)'
         for _ in range(3):
             page.keyboard.press("Alt+ArrowLeft")
@@ -335,8 +329,7 @@ class TestLook:
     )
     def test_follows_the_theme(self, page: Page, straggler: Path, scheme: Any, contrast: Any, theme: str) -> None:
         page.emulate_media(color_scheme=scheme, contrast=contrast)
-        page.goto(straggler.as_uri())
-        page.wait_for_function(DRAWN)
+        lab.open_file(page, straggler)
         expect(page.locator(".dts")).to_have_attribute("data-theme", theme)
 
     @pytest.mark.parametrize("width", [420, 560, 1000, 1440, 3840])
@@ -344,13 +337,12 @@ class TestLook:
     def test_no_text_is_cut_or_covered_at_any_width(self, chromium: Browser, pages: dict[str, Path], capture: str, width: int) -> None:
         page = chromium.new_page(viewport={"width": width, "height": 900})
         page.add_init_script(KEEP_TEXTS)
-        page.goto(pages[capture].as_uri())
-        page.wait_for_function(DRAWN)
+        lab.open_file(page, pages[capture])
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert page.evaluate(CUT, width >= 560) == []
         for metric in ("exposed", "ratio"):
             page.get_by_label("metric").select_option(metric)
-            page.wait_for_function(FRAME)
+            lab.wait_frame(page)
             assert page.evaluate("() => window.covered()") == []
         page.close()
 

@@ -42,16 +42,10 @@ for step in range(120):
     optimizer.step()
     optimizer.zero_grad()
 """
-KEEP_TEXTS = """const plain = CanvasRenderingContext2D.prototype.fillText;
-window.drawn = [];
-CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
-  window.drawn.push(String(text));
-  return plain.call(this, text, ...place);
-};"""
 
 
 def test_means_at_the_end_are_those_of_all_steps(page: Page, jupyterlab: lab.Server, tmp_path: Path) -> None:
-    page.add_init_script(KEEP_TEXTS)
+    page.add_init_script(lab.KEEP_TEXTS)
     path = jupyterlab.notebook("means.ipynb", "%load_ext dtscope_jupyter", QUICK_END.format(folder=tmp_path / "run"))
     lab.open_notebook(page, jupyterlab, path)
     lab.run_cell(page, 0)
@@ -61,4 +55,4 @@ def test_means_at_the_end_are_those_of_all_steps(page: Page, jupyterlab: lab.Ser
     steps = dts.open(tmp_path / "run").table("steps")
     mean = float(steps.loc[steps["rank"] == 0, "exposed_ms"].mean())
     near = "mean => window.drawn.some(text => /^[\\d.]+$/.test(text) && Math.abs(+text - mean) < 0.01 * mean)"
-    page.wait_for_function(near, arg=mean, timeout=10_000)
+    page.wait_for_function(near, arg=mean)

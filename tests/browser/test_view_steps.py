@@ -14,7 +14,6 @@ import dtscope_jupyter as dts
 from dtscope_jupyter.view import offline
 from tests.browser import lab
 from tests.browser.made_run import LATE, long_run
-from tests.browser.test_view_live import colours
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,16 +30,6 @@ BUSY = """import time
 from pathlib import Path
 while not Path({stop!r}).exists():
     time.sleep(0.05)"""
-HOLD = """() => {
-  const plain = WebSocket.prototype.send;
-  window.held = [];
-  WebSocket.prototype.send = function (data) {
-    const text = data instanceof ArrayBuffer ? new TextDecoder().decode(data) : String(data);
-    if (window.holding && text.includes('"kind":"step"')) window.held.push([this, data]);
-    else plain.call(this, data);
-  };
-  window.letGo = () => { window.holding = false; for (const [socket, data] of window.held.splice(0)) plain.call(socket, data); };
-}"""
 HERE = re.compile(r"^[\d.]+ ms · ")
 
 
@@ -52,12 +41,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def panels(page: Page, jupyterlab: lab.Server, run: Path, tmp_path: Path) -> Locator:
     """A live view of the whole run, of which the page holds the end."""
-    page.add_init_script(f"({HOLD})()")
+    page.add_init_script(lab.holding('"kind":"step"'))
     cells = VIEW.format(run=str(run), ranks=RANKS), BUSY.format(stop=str(tmp_path / "stop")), "live"
     lab.open_notebook(page, jupyterlab, jupyterlab.notebook(f"{tmp_path.name}-steps.ipynb", *cells))
     lab.run_cell(page, 0)
     panels = page.locator(".dts").first
-    expect(panels.locator(".dts-status")).to_contain_text(re.compile(r"step 5.999"), timeout=60_000)
+    expect(panels.locator(".dts-status")).to_contain_text(re.compile(r"step 5.999"), timeout=2 * lab.PATIENCE_MS)
     return panels
 
 
@@ -114,7 +103,7 @@ def test_displayed_again_it_is_a_second_view_of_the_same(page: Page, panels: Loc
     expect(second.locator(".dts-status")).to_contain_text(re.compile(r"step 5.999"))
     choose(second, 5990)
     expect(panels.locator("[data-panel=timeline] h3")).to_have_text(re.compile(r"Step 5.999"))
-    assert colours(second.locator("[data-panel=map] canvas")) > 5
+    lab.wait_colours(second.locator("[data-panel=map] canvas"))
     choose(panels, 1)
     drawn(panels)
     choose(second, 1)
@@ -134,8 +123,6 @@ def test_shown_again_from_memory_it_is_fetched_too(page: Page, jupyterlab: lab.S
 
 def test_a_file_says_that_it_does_not_hold_the_step(page: Page, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offline, "FILE_BYTES", 2**20)
-    page.goto(dts.open(run).save_html(tmp_path / "long.html").as_uri())
-    page.wait_for_function("() => performance.getEntriesByName('dtscope-first-draw').length")
-    panels = page.locator(".dts")
+    panels = lab.open_file(page, dts.open(run).save_html(tmp_path / "long.html"))
     choose(panels, 0)
     expect(panels.locator("[data-panel=timeline] header > .dts-sub")).to_contain_text("this page does not hold its rows")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes numbered rows into a rank folder until its time is over: FOLDER RANK SECONDS."""
+"""Writes numbered rows into a rank folder until a file appears: FOLDER RANK STOP."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def _batch(table: str, rank: int, first: int, rows: int) -> pa.RecordBatch:
 
 
 def main() -> None:
-    folder, rank, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    folder, rank, stop = Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     writers = {table: store.BlockWriter(folder, table) for table in ("collectives", "notes")}
-    first, end = 0, time.monotonic() + seconds
-    while time.monotonic() < end:
+    first = 0
+    while not stop.exists():
         for table, writer in writers.items():
             writer.append(_batch(table, rank, first, 3))
         first += 3

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dtscope_jupyter.launch import Cell, Job, Options, Program, Source, Warm, start
+from tests.waiting import WAIT_S
 
-WAIT_S = 120
 CELL = "/tmp/ipykernel_1/1.py"
 
 

@@ -205,7 +205,7 @@ calls()
 dist.barrier()
 start = time.time_ns()
 if rank == 1:
-    time.sleep(0.05)
+    time.sleep(0.5)
 dist.all_reduce(torch.ones(2**20).view(1024, 1024).t())
 value = start, time.time_ns()
 """
@@ -259,7 +259,7 @@ def test_lines_are_the_programs(calls: agent_ranks.Recorded) -> None:
 
 def test_a_late_rank_is_waited_for(calls: agent_ranks.Recorded) -> None:
     waiting, late = (calls.of("collectives", rank).iloc[-1] for rank in range(2))
-    assert late["start_ns"] - waiting["start_ns"] > 40e6
-    assert waiting["end_ns"] - waiting["start_ns"] > 40e6
+    assert late["start_ns"] - waiting["start_ns"] > 250e6
+    assert waiting["end_ns"] - waiting["start_ns"] > 250e6
     start, end = calls.values[0]
     assert start - 1e6 <= waiting["start_ns"] <= waiting["end_ns"] <= end + 1e6

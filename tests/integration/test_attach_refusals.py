@@ -108,7 +108,7 @@ class TestSocket:
         other.stdout.readline()
         with pytest.raises(DtscopeError, match="user 65534 listens there; it is not the one whose run this is"):
             control.ask(attempt.rank_path(0), {"command": "status"})
-        assert other.communicate(timeout=20)[0] == "b''"
+        assert other.communicate(timeout=100)[0] == "b''"
 
     def test_an_answer_that_is_none(self, attempt: rundir.Attempt) -> None:
         with socket.socket(socket.AF_UNIX) as listener:

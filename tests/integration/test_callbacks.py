@@ -80,7 +80,7 @@ def ran(program: str, folder: Path, **variables: str) -> str:
     script.write_text(program)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("DTRAINSCOPE_")}
     done = subprocess.run(
-        [sys.executable, script], cwd=folder, env=clean | variables, capture_output=True, text=True, timeout=170, check=False
+        [sys.executable, script], cwd=folder, env=clean | variables, capture_output=True, text=True, timeout=400, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -4,24 +4,26 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import namespaces
 import pytest
 
 import dtscope_jupyter as dts
+from dtscope_jupyter.store import BlockReader
+from tests.waiting import until
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
     from dtscope_jupyter.diagnosis import Finding
 
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("tc") is None, reason="network namespaces need root, iproute2 and tc"
+    namespaces.MISSING or shutil.which("tc") is None, reason="network namespaces need root, iproute2 and tc"
 )
 
 RATE = "800mbit"
@@ -47,21 +49,18 @@ for step in range(steps):
 dist.destroy_process_group()
 """
 OUTSIDER = """
-import socket, sys, time
-end = time.monotonic() + float(sys.argv[2])
+import socket, sys
 if sys.argv[1] == "sink":
     server = socket.create_server(("10.78.0.2", 7001))
-    server.settimeout(60)
+    server.settimeout(600)
     taken = [server.accept()[0] for _ in range(4)]
     while any([one.recv(1 << 20) for one in taken]):
         pass
 else:
-    time.sleep(float(sys.argv[3]))
     sent = [socket.create_connection(("10.78.0.2", 7001)) for _ in range(4)]
     for one in sent:
         one.settimeout(0.05)
-    until = time.monotonic() + float(sys.argv[2])
-    while time.monotonic() < until:
+    while True:
         for one in sent:
             try:
                 one.send(bytes(1 << 16))
@@ -70,32 +69,20 @@ else:
 """
 
 
-class Uplink:
-    """Namespaces a (10.78.0.1) and b (10.78.0.2)."""
+class Uplink(namespaces.Hosts):
+    """10.78.0.1 and 10.78.0.2."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__("u", "10.78.0")
         self.folder = folder
-        self.names = [f"dtu{side}{os.getpid()}" for side in "ab"]
-        self.cables = [f"u{side}{os.getpid()}" for side in "ab"]
 
     def make(self) -> None:
-        for name in self.names:
-            _run("ip", "netns", "add", name)
-        _run("ip", "link", "add", self.cables[0], "type", "veth", "peer", "name", self.cables[1])
-        for number, (name, cable) in enumerate(zip(self.names, self.cables, strict=True), start=1):
-            _run("ip", "link", "set", cable, "netns", name)
-            _run("ip", "-n", name, "addr", "add", f"10.78.0.{number}/24", "dev", cable)
-            _run("ip", "-n", name, "link", "set", "lo", "up")
-            _run("ip", "-n", name, "link", "set", cable, "up")
-            _run("tc", "-n", name, "qdisc", "add", "dev", cable, "root", "tbf", "rate", RATE, "burst", "128kb", "latency", "50ms")
+        super().make()
+        for name, cable in zip(self.names, self.cables, strict=True):
+            namespaces.run("tc", "-n", name, "qdisc", "add", "dev", cable, "root", "tbf", "rate", RATE, "burst", "128kb", "latency", "50ms")
 
-    def remove(self) -> None:
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
-
-    def start(self, side: int, code: str, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
-        command = ["ip", "netns", "exec", self.names[side], sys.executable, "-c", code, *arguments]
-        return subprocess.Popen(command, env=os.environ | variables)
+    def python(self, host: int, code: str, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        return self.start(host, sys.executable, "-c", code, *arguments, **variables)
 
     def train(self, *arguments: str) -> list[subprocess.Popen[bytes]]:
         script = self.folder / "train.py"
@@ -105,35 +92,32 @@ class Uplink:
             "MASTER_ADDR": "10.78.0.1", "MASTER_PORT": "29712", "OMP_NUM_THREADS": "1",
         }  # fmt: skip
         start = f"import runpy, sys; sys.argv[0] = {str(script)!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
-        return [self.start(rank, start, *arguments, RANK=str(rank), GLOO_SOCKET_IFNAME=self.cables[rank], **same) for rank in range(2)]
+        return [self.python(rank, start, *arguments, RANK=str(rank), GLOO_SOCKET_IFNAME=self.cables[rank], **same) for rank in range(2)]
+
+    def wait_step(self, step: int) -> None:
+        """Waits until rank 0 has recorded a step."""
+        until(lambda: any(_steps(folder) > step for folder in self.folder.glob("runs/*/rank-0000")), f"step {step}")
 
     def diagnosed(self, ranks: list[subprocess.Popen[bytes]]) -> list[Finding]:
-        assert [each.wait(120) for each in ranks] == [0, 0]
+        assert [each.wait(300) for each in ranks] == [0, 0]
         return dts.open(self.folder / "runs").diagnose().findings
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, stderr=subprocess.PIPE)
+def _steps(folder: Path) -> int:
+    return sum(batch.num_rows for batch in BlockReader(folder, "steps").batches())
 
 
 @pytest.fixture
 def uplink(tmp_path: Path) -> Iterator[Uplink]:
     uplink = Uplink(tmp_path)
-    try:
-        try:
-            uplink.make()
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+    with namespaces.made(uplink):
         yield uplink
-    finally:
-        uplink.remove()
 
 
 def beside(found: list[Finding]) -> list[tuple[str, tuple[int, ...]]]:
     return [(each.cause, each.ranks) for each in found if each.kind == "contention"]
 
 
-@pytest.mark.timeout(300)
 def test_real_process_groups_that_share_a_link_are_named(uplink: Uplink) -> None:
     found = uplink.diagnosed(uplink.train("share", "60"))
     assert beside(found) == [("process_group", (0, 1))]
@@ -142,21 +126,22 @@ def test_real_process_groups_that_share_a_link_are_named(uplink: Uplink) -> None
     assert sum(step % 2 for step in finding.steps) >= 0.9 * len(finding.steps)
 
 
-@pytest.mark.timeout(300)
 def test_an_outsider_on_the_link_is_told_by_what_the_link_carries(uplink: Uplink) -> None:
-    sink = uplink.start(1, OUTSIDER, "sink", "0")
-    source = uplink.start(0, OUTSIDER, "source", "8", "9")
+    outsiders = [uplink.python(1, OUTSIDER, "sink")]
     ranks = uplink.train("apart", "280")
     try:
+        uplink.wait_step(90)
+        outsiders.append(uplink.python(0, OUTSIDER, "source"))
+        uplink.wait_step(180)
+        outsiders[1].kill()
         found = uplink.diagnosed(ranks)
     finally:
-        source.wait(60)
-        sink.kill()
-        sink.wait()
+        for one in outsiders:
+            one.kill()
+            one.wait()
     assert beside(found) == [("link", (0, 1))]
     assert [each for each in found if each.kind in ("slow_link", "straggler") and each.severity != "info"] == []
 
 
-@pytest.mark.timeout(300)
 def test_a_link_that_nobody_shares_is_no_contention(uplink: Uplink) -> None:
     assert beside(uplink.diagnosed(uplink.train("apart", "80"))) == []

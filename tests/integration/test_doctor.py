@@ -102,7 +102,7 @@ def test_rank_that_records(tmp_path: Path) -> None:
 
 
 def test_process_that_listens_as_the_debug_server() -> None:
-    code = "import socket; s = socket.socket(); s.bind(('127.0.0.1', 25999)); s.listen()"
+    code = "import socket; s = socket.create_server(('127.0.0.1', 25999))"
     with _python(code) as pid:
         assert _checks(pid)["torch.distributed.debug"].ok
 

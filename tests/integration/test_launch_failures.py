@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ranks import WAIT_S, Ranks
+from ranks import Ranks
 
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch import RankError, Warm, warm
+from tests.waiting import WAIT_S, alive, children, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dtscope_jupyter.launch import Job
 
 GROUP = "import os, sys, time, torch, torch.distributed as dist\ndist.init_process_group('gloo')\nrank = dist.get_rank()\n"
@@ -49,20 +51,6 @@ if os.fork() == 0:
     endure()
 time.sleep(600)
 """
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def until(condition: object, what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 class TestFirstFailure:
@@ -162,7 +150,7 @@ class TestInterrupt:
     def test_before_the_first_line_it_is_no_traceback_of_ours(self, ranks: Ranks) -> None:
         for pause in (0.0, 0.01, 0.03, 0.1, 0.3):
             job = ranks.begin("import time\ntime.sleep(600)")
-            until(lambda job=job: len(job.pids) == 2, "ranks are there")
+            until(lambda: len(job.pids) == 2, "ranks")  # noqa: B023 - called at once
             time.sleep(pause)
             job.interrupt()
             assert job.wait(WAIT_S)
@@ -170,9 +158,9 @@ class TestInterrupt:
             assert [ranks.log(job, rank) for rank in range(2)] == ["", ""]
 
     def test_a_time_limit_names_a_rank_that_was_late(self, ranks: Ranks) -> None:
-        job = ranks.run(GROUP + "if rank == 1:\n    time.sleep(600)", timeout=1.0)
+        job = ranks.run("import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(600)", timeout=3.0)
         assert job.failure is not None
-        assert (job.failure.rank, job.failure.reason) == (1, "was not done after --timeout 1 s")
+        assert (job.failure.rank, job.failure.reason) == (1, "was not done after --timeout 3 s")
 
     def _sleeping(self, ranks: Ranks, source: str) -> Job:
         job = ranks.begin(GROUP + "print('ready', flush=True)\n" + source)
@@ -281,7 +269,3 @@ class TestKernelDeath:
         with pytest.raises(DtscopeError, match="warm process that ranks are forked from has ended"):
             job.wait(WAIT_S)
         stuck.stop()
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

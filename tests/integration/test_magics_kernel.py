@@ -6,36 +6,22 @@ from __future__ import annotations
 
 import re
 import signal
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from jupyter_client.manager import KernelManager
 
+from tests.waiting import WAIT_S, alive, until
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from jupyter_client.blocking.client import BlockingKernelClient
 
-WAIT_S = 120
 GROUP = "import time, torch, torch.distributed as dist\ndist.init_process_group()\nprint('ready', flush=True)\n"
 COLLECTIVE = GROUP + "dist.recv(torch.ones(1))"
 PIDS = "from dtscope_jupyter import session\ns = session.current()\nprint(s.warm.pid, *s.profile.job.pids)"
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 class Kernel:

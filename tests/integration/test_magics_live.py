@@ -6,21 +6,19 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 from dtscope_jupyter import session
 from dtscope_jupyter.transport import make_keys
+from tests.waiting import free_port, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from IPython.core.interactiveshell import InteractiveShell
 
 STUCK = """
 import time, torch, torch.distributed as dist
@@ -32,28 +30,6 @@ if dist.get_rank() == 1:
     time.sleep(600)
 dist.all_reduce(torch.ones(4))
 """
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Iterator[InteractiveShell]:
-    made = InteractiveShell.instance(history_length=0)
-    made.run_line_magic("load_ext", "dtscope_jupyter")
-    yield made
-    made.run_line_magic("unload_ext", "dtscope_jupyter")
-    InteractiveShell.clear_instance()
-
-
-@pytest.fixture
-def shell(loaded: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
-    monkeypatch.chdir(tmp_path)
-    return loaded
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def logged() -> bool:
@@ -111,8 +87,7 @@ class TestCollector:
         here, there = tmp_path / "here", tmp_path / "there"
         here.mkdir()
         keys = {path.stem: str(path) for path in make_keys(tmp_path / "keys")}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        endpoint = f"tcp://127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "dtscope_jupyter.cli", "collect", "--listen", endpoint, "--dir", str(there)]
         collector = subprocess.Popen([*command, "--keys", keys["collector"]], stdout=subprocess.PIPE, text=True)
         assert collector.stdout is not None
@@ -134,9 +109,13 @@ class TestCollector:
 
 
 def test_probe_measures_every_pair_and_leaves_no_run(shell: InteractiveShell, tmp_path: Path) -> None:
-    found = shell.run_cell("%dtscope probe links -n 3").result.frame
-    assert list(zip(found["rank_a"], found["rank_b"], strict=True)) == [(0, 1), (0, 2), (1, 2)]
-    assert (found[["latency_us", "bandwidth_gb_s"]] > 0).all(axis=None)
+    def measured() -> bool:
+        """All within its 2 s, for which a machine may be too busy now and then."""
+        found = shell.run_cell("%dtscope probe links -n 3").result.frame
+        assert list(zip(found["rank_a"], found["rank_b"], strict=True)) == [(0, 1), (0, 2), (1, 2)]
+        return bool((found[["latency_us", "bandwidth_gb_s"]] > 0).all(axis=None))
+
+    assert any(measured() for _ in range(3))
     assert list(tmp_path.iterdir()) == []
 
 

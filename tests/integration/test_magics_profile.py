@@ -11,19 +11,20 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from IPython.core.error import UsageError
-from IPython.core.interactiveshell import InteractiveShell
 
 from dtscope_jupyter import session
 from dtscope_jupyter.launch import Interrupted, RankError
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    import pytest
+    from IPython.core.interactiveshell import InteractiveShell
 
 TRAIN = """
 import torch, torch.distributed as dist
@@ -39,29 +40,6 @@ for step in range(8):
     optimizer.step()
 print("trained")
 """
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Iterator[InteractiveShell]:
-    made = InteractiveShell.instance(history_length=0)
-    made.run_line_magic("load_ext", "dtscope_jupyter")
-    yield made
-    made.run_line_magic("unload_ext", "dtscope_jupyter")
-    InteractiveShell.clear_instance()
-
-
-@pytest.fixture
-def shell(loaded: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
-    monkeypatch.chdir(tmp_path)
-    loaded.run_line_magic("load_ext", "dtscope_jupyter")
-    return loaded
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def interrupt_when(condition: Callable[[], object]) -> None:

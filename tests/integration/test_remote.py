@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +18,10 @@ import pytest
 from dtscope_jupyter import asking, attaching, remote, rundir
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.process import Process
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 TRAIN = """
@@ -54,13 +54,6 @@ def job(tmp_path: Path) -> Iterator[list[int]]:
     launcher.terminate()
     launcher.wait()
     launcher.stdout.close()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.mark.skipif(sys.version_info >= remote.OLDEST, reason="there the next test does it")

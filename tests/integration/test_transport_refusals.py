@@ -9,7 +9,6 @@ import os
 import secrets
 import socket
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,9 +22,10 @@ from dtscope_jupyter.transport import keys as key_files
 from dtscope_jupyter.transport import wire
 from dtscope_jupyter.transport.collector import Collector
 from dtscope_jupyter.transport.line import AwayError, Line
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 TOKEN = "0" * 32
@@ -53,18 +53,18 @@ def collector(tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch) -> It
     assert endpoint.startswith("tcp://127.0.0.1:")
 
 
+class PatientLine(Line):
+    """A line that waits as long as a busy machine may take to answer."""
+
+    def ask(self, request: wire.Request, payload: bytes = b"", timeout: float = 60.0) -> tuple[wire.Reply, memoryview]:
+        return super().ask(request, payload, timeout)
+
+
 @pytest.fixture
 def line(collector: Collector, keys: Path) -> Iterator[Line]:
-    line = Line(collector.endpoint, key_files.load_client(keys))
+    line = PatientLine(collector.endpoint, key_files.load_client(keys))
     yield line
     line.close()
-
-
-def _wait(condition: Callable[[], object], limit: float = 30.0) -> None:
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {limit} s"
-        time.sleep(0.02)
 
 
 def _works(line: Line) -> bool:
@@ -81,9 +81,9 @@ def test_without_a_key(collector: Collector, line: Line, caplog: pytest.LogCaptu
     client.connect(collector.endpoint)
     client.send(wire.encode(wire.Hello(wire.PROTOCOL, PLACE, TOKEN)))
     with caplog.at_level(logging.WARNING):
-        _wait(lambda: collector.gate.refused["no CURVE handshake"])
+        until(lambda: "refused: no CURVE handshake" in caplog.text)
     client.close(linger=0)
-    assert "refused: no CURVE handshake" in caplog.text
+    assert collector.gate.refused["no CURVE handshake"] >= 1
     assert collector.counts.messages == 0
     assert _works(line)
 
@@ -100,7 +100,7 @@ def test_with_a_wrong_key(collector: Collector, line: Line, keys: Path, wrong: s
     stranger = Line(collector.endpoint, keys_of_another)
     with pytest.raises(AwayError):
         stranger.ask(wire.Hello(wire.PROTOCOL, PLACE, TOKEN), timeout=2.0)
-    _wait(lambda: collector.gate.refused[reason])
+    until(lambda: collector.gate.refused[reason])
     stranger.close()
     assert collector.counts.messages == 0
     assert _works(line)
@@ -110,11 +110,11 @@ def test_random_bytes_instead_of_a_handshake(collector: Collector, line: Line) -
     for size in (1, 64, 4096):
         with socket.create_connection(("127.0.0.1", int(collector.endpoint.rsplit(":", 1)[1]))) as stranger:
             stranger.sendall(b"\x00" + secrets.token_bytes(size))
-            stranger.settimeout(10)
+            stranger.settimeout(60)
             with suppress(ConnectionResetError):
                 while stranger.recv(4096):
                     pass
-    _wait(lambda: collector.gate.refused.total() + collector.gate.closed >= 3)
+    until(lambda: collector.gate.refused.total() + collector.gate.closed >= 3)
     assert collector.counts.messages == 0
     assert _works(line)
 
@@ -123,7 +123,7 @@ def test_a_thousand_connections_that_say_nothing(collector: Collector, line: Lin
     address = ("127.0.0.1", int(collector.endpoint.rsplit(":", 1)[1]))
     silent = [socket.create_connection(address) for _ in range(1000)]
     assert _works(line)
-    _wait(lambda: collector.gate.refused.total() >= 1000)
+    until(lambda: collector.gate.refused.total() >= 1000)
     assert _works(line)
     for connection in silent:
         connection.close()
@@ -196,7 +196,7 @@ def test_oversized_messages(collector: Collector, line: Line, keys: Path) -> Non
     assert collector.gate.refused["oversized message"] == 1
     client = _raw(collector, keys)
     client.send_multipart([b"", b"x" * (2**21 + 1)])
-    _wait(lambda: collector.gate.closed)
+    until(lambda: collector.gate.closed)
     client.close(linger=0)
     assert collector.counts.messages == 2
     assert _works(line)
@@ -211,7 +211,7 @@ def test_payload_of_another_size(collector: Collector, line: Line) -> None:
 
 def test_each_key_has_its_use(collector: Collector, line: Line, keys: Path) -> None:
     assert _works(line)
-    reader = Line(collector.endpoint, key_files.load_client(keys, "notebook"))
+    reader = PatientLine(collector.endpoint, key_files.load_client(keys, "notebook"))
     refused = [
         line.ask(wire.Follow(wire.PROTOCOL, "", {}))[0],
         reader.ask(wire.Hello(wire.PROTOCOL, PLACE, TOKEN))[0],
@@ -298,7 +298,7 @@ def test_secrets_are_not_shown(keys: Path) -> None:
 def _raw(collector: Collector, keys: Path) -> zmq.Socket[bytes]:
     mine = key_files.load_client(keys)
     client: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
-    client.setsockopt(zmq.RCVTIMEO, 10_000)
+    client.setsockopt(zmq.RCVTIMEO, 60_000)
     client.curve_publickey, client.curve_secretkey = mine.public.encode(), mine.secret.encode()
     client.curve_serverkey = mine.collector.encode()
     client.connect(collector.endpoint)

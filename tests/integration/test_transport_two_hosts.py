@@ -5,24 +5,25 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
 
+import namespaces
 import pytest
 
 from dtscope_jupyter import rundir, transport
 from dtscope_jupyter.reading import AttemptReader
+from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import subprocess
+    from collections.abc import Iterator
     from pathlib import Path
 
     import pyarrow as pa
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and iproute2")
+pytestmark = pytest.mark.skipif(namespaces.MISSING, reason="network namespaces need root and iproute2")
 
 STEPS = 60
 CUT_S = float(os.environ.get("DTSCOPE_TEST_CUT_S", "20"))
@@ -48,52 +49,21 @@ transport.collect(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
 """
 
 
-class _Hosts:
-    """Two namespaces joined by a virtual cable, 10.77.0.1 and 10.77.0.2."""
-
-    def __init__(self) -> None:
-        self.names = [f"dts{side}{os.getpid()}" for side in "ab"]
-        self.cables = [f"v{side}{os.getpid()}" for side in "ab"]
-
-    def make(self) -> None:
-        for name in self.names:
-            _ip("netns", "add", name)
-        _ip("link", "add", self.cables[0], "type", "veth", "peer", "name", self.cables[1])
-        for number, (name, cable) in enumerate(zip(self.names, self.cables, strict=True), start=1):
-            _ip("link", "set", cable, "netns", name)
-            _ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", cable)
-            _ip("-n", name, "link", "set", "lo", "up")
-            _ip("-n", name, "link", "set", cable, "up")
-
-    def remove(self) -> None:
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], check=False)
+class _Hosts(namespaces.Hosts):
+    """10.77.0.1 and 10.77.0.2."""
 
     def cut(self, seconds: float) -> None:
         """Takes host b off the network."""
-        _ip("-n", self.names[1], "link", "set", self.cables[1], "down")
+        namespaces.run("ip", "-n", self.names[1], "link", "set", self.cables[1], "down")
         time.sleep(seconds)
-        _ip("-n", self.names[1], "link", "set", self.cables[1], "up")
-
-    def start(self, host: int, *command: str, **variables: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["ip", "netns", "exec", self.names[host], *command], env=os.environ | variables)
-
-
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, stderr=subprocess.PIPE)
+        namespaces.run("ip", "-n", self.names[1], "link", "set", self.cables[1], "up")
 
 
 @pytest.fixture
 def hosts() -> Iterator[_Hosts]:
-    hosts = _Hosts()
-    try:
-        try:
-            hosts.make()
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
+    hosts = _Hosts("s", "10.77.0")
+    with namespaces.made(hosts):
         yield hosts
-    finally:
-        hosts.remove()
 
 
 def _rank(hosts: _Hosts, rank: int, script: Path, keys: Path, folder: Path) -> subprocess.Popen[bytes]:
@@ -110,7 +80,6 @@ def _rank(hosts: _Hosts, rank: int, script: Path, keys: Path, folder: Path) -> s
     return hosts.start(rank, sys.executable, *torchrun, "--master-port=29700", str(script), **variables)
 
 
-@pytest.mark.timeout(400)
 def test_two_hosts_ship_to_a_collector_through_a_cut(hosts: _Hosts, tmp_path: Path) -> None:
     keys, collected, script = tmp_path / "keys", tmp_path / "collected", tmp_path / "train.py"
     script.write_text(TRAIN)
@@ -118,14 +87,14 @@ def test_two_hosts_ship_to_a_collector_through_a_cut(hosts: _Hosts, tmp_path: Pa
     collector = hosts.start(0, sys.executable, "-c", COLLECT, "tcp://10.77.0.1:7077", str(collected), str(keys))
     try:
         ranks = [_rank(hosts, rank, script, keys, tmp_path / f"host{rank}") for rank in range(2)]
-        _wait(lambda: len(_steps(collected)) == 2, "steps of both ranks")
+        until(lambda: len(_steps(collected)) == 2, "steps of both ranks")
         hosts.cut(CUT_S)
-        assert [rank.wait(120) for rank in ranks] == [0, 0]
-        _wait(lambda: _steps(collected) == {0: STEPS, 1: STEPS}, "every step", 90)
+        assert [rank.wait(200) for rank in ranks] == [0, 0]
+        until(lambda: _steps(collected) == {0: STEPS, 1: STEPS}, "every step")
         tables = _tables(collected)
     finally:
         collector.terminate()
-        assert collector.wait(20) == 0
+        assert collector.wait(60) == 0
     for rank in range(2):
         steps = tables["steps"].filter([value == rank for value in tables["steps"]["rank"].to_pylist()])
         assert steps["step"].to_pylist() == list(range(STEPS))
@@ -148,10 +117,3 @@ def _steps(collected: Path) -> dict[int, int]:
     for rank in _tables(collected)["steps"]["rank"].to_pylist():
         counts[rank] = counts.get(rank, 0) + 1
     return counts
-
-
-def _wait(condition: Callable[[], object], what: str, limit: float = 60.0) -> None:
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come within {limit} s"
-        time.sleep(0.2)

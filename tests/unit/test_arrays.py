@@ -87,4 +87,4 @@ recorder.close()
 assert recorder.bytes_written
 sys.exit("pandas" in sys.modules)
 """
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=300).returncode == 0

@@ -15,30 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.error import UsageError
-from IPython.core.interactiveshell import InteractiveShell
 
 from dtscope_jupyter import overviews, rundir, session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from IPython.core.interactiveshell import InteractiveShell
 
 HEAVY = ("torch", "pandas", "plotly", "pyarrow")
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Iterator[InteractiveShell]:
-    made = InteractiveShell.instance(history_length=0)
-    made.run_line_magic("load_ext", "dtscope_jupyter")
-    yield made
-    made.run_line_magic("unload_ext", "dtscope_jupyter")
-    InteractiveShell.clear_instance()
-
-
-@pytest.fixture
-def shell(loaded: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    return loaded
 
 
 def refusal(shell: InteractiveShell, cell: str) -> str:

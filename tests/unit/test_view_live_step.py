@@ -21,7 +21,7 @@ from dtscope_jupyter.view.widget import Panels
 if TYPE_CHECKING:
     from pathlib import Path
 
-WAIT_S = 30
+WAIT_S = 120
 
 
 def block(table: str, rank: int, steps: list[int | None], **more: Any) -> pa.RecordBatch:
