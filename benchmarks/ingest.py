@@ -9,10 +9,10 @@
 
 PYTHON is an interpreter of its own environment with traceinsight (no dependency of ours). Every measurement is a fresh process.
 Time: the tool is imported first, then one whole run is timed, both tools in turn, with nothing watching them. Memory: a
-run of its own that begins with nothing imported, as a user's does; the peak is the kernel's own account of the process (VmHWM, shared
-libraries included), or where helper processes took part the most that all held together (proportional set size, every 5 ms).
-`imports` is what the tool's modules alone hold, `process_s` such a run from start to exit. Overlap and breakdown
-are computed under HTA's convention by both, over all tables built; that the figures agree is checked.
+run of its own that begins with nothing imported, as a user's does; `peak` is the kernel's own account of the process (VmHWM, shared
+libraries included), or where helper processes took part the most that all held together (proportional set size), `own` the most
+without pages of files (seen every 5 ms), `above_imports` what is beyond the tool's modules alone; `process_s` is such a run from start
+to exit. Overlap and breakdown are computed under HTA's convention by both, over all tables built; that the figures agree is checked.
 """
 
 from __future__ import annotations
@@ -103,31 +103,39 @@ class Timed:
 
 
 def memory(python: str, program: str, folder: Path, every: float = 0.005) -> dict[str, Any]:
-    """One whole run: what the program printed, its peak in MiB as `peak_mib` and its time from start to exit as `process_s`."""
+    """One whole run: what the program printed, its peaks as `peak_mib` and `own_mib`, its time from start to exit as `process_s`."""
     begin = time.perf_counter()
     with subprocess.Popen([python, "-c", program + PEAK, str(folder)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         done = threading.Event()
-        together = [0.0]
-        watch = threading.Thread(target=_watch, args=(psutil.Process(process.pid), done, together, every))
+        most = {"together": 0.0, "own": 0.0}
+        watch = threading.Thread(target=_watch, args=(psutil.Process(process.pid), done, most, every))
         watch.start()
         answer = process.stdout.read()
         done.set()
         watch.join()
-    told: dict[str, Any] = {"process_s": time.perf_counter() - begin}
+    told: dict[str, Any] = {"process_s": time.perf_counter() - begin, "own_mib": most["own"]}
     for line in answer.strip().splitlines():
         told |= json.loads(line) if line.startswith("{") else {}
-    return told | ({"peak_mib": together[0]} if together[0] else {})
+    return told | {"peak_mib": max(told["peak_mib"], most["together"])}
 
 
-def _watch(tree: psutil.Process, done: threading.Event, together: list[float], every: float) -> None:
-    """The most that a process and its children held together; 0 where it has none."""
+def _watch(tree: psutil.Process, done: threading.Event, most: dict[str, float], every: float) -> None:
+    """The most that a process and its children held: all together where there are any, and of their own (no file's pages)."""
     while not done.wait(every):
         try:
-            if children := tree.children(recursive=True):
-                together[0] = max(together[0], sum(one.memory_full_info().pss for one in (tree, *children)) / 2**20)
-        except psutil.NoSuchProcess:
+            held = [_held(one.pid) for one in (tree, *tree.children(recursive=True))]
+        except (psutil.NoSuchProcess, OSError):
             continue
+        most["own"] = max(most["own"], sum(one.get("Pss_Anon", 0) + one.get("Pss_Shmem", 0) for one in held) / 1024)
+        if len(held) > 1:
+            most["together"] = max(most["together"], sum(one.get("Pss", 0) for one in held) / 1024)
+
+
+def _held(pid: int) -> dict[str, int]:
+    """Proportional set sizes of a process, KiB, by what they are; nothing of one that is about to go."""
+    rows = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()[1:])
+    return {row[0].removesuffix(":"): int(row[1]) for row in rows}
 
 
 def beside_hta(hta: str, folder: Path, rounds: int) -> dict[str, Any]:
@@ -151,19 +159,21 @@ def beside_hta(hta: str, folder: Path, rounds: int) -> dict[str, Any]:
 
 
 def memories(hta: str, folder: Path, runs: int = 3) -> dict[str, float]:
-    """Peaks of both tools, what their imports alone hold, MiB, and the time of whole processes; the median of some runs each."""
+    """Peaks of both tools, whole and above their imports, MiB, and the time of whole processes; the median of some runs each."""
     row: dict[str, Any] = {}
     for name, python, whole, imports in (("hta", hta, HTA_WHOLE, HTA_IMPORTS), ("ours", sys.executable, OURS_WHOLE, OURS_IMPORTS)):
-        measured = [memory(python, whole, folder) for _ in range(runs)]
-        row |= {f"{name}_{what}": statistics.median(one[what] for one in measured) for what in ("peak_mib", "process_s")}
-        row[f"{name}_imports_mib"] = statistics.median(memory(python, imports, folder)["peak_mib"] for _ in range(runs))
+        measured, bare = ([memory(python, program, folder) for _ in range(runs)] for program in (whole, imports))
+        for what in ("peak_mib", "own_mib", "process_s"):
+            row[f"{name}_{what}"] = statistics.median(one[what] for one in measured)
+        for what in ("peak", "own"):
+            row[f"{name}_{what}_above_imports_mib"] = row[f"{name}_{what}_mib"] - statistics.median(one[f"{what}_mib"] for one in bare)
     return row
 
 
 def large(python: str, program: str, folder: Path, rounds: int) -> dict[str, Any]:
     """One tool on files that take it long: time and memory of the same runs, watched four times a second."""
     runs = [memory(python, program, folder, 0.25) for _ in range(rounds)]
-    row = {what: statistics.median(run[what] for run in runs) for what in ("seconds", "processor_s", "peak_mib", "process_s")}
+    row = {what: statistics.median(run[what] for run in runs) for what in ("seconds", "processor_s", "peak_mib", "own_mib", "process_s")}
     row |= {"rounds": rounds, "figures": runs[-1]["figures"]}
     print(folder, row, flush=True)
     return row

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from dtscope_jupyter import intervals
 from dtscope_jupyter.analysis.columns import NONE, Bools, Ints, among, codes, distinct, filtered, ints, is_any, reals
@@ -32,6 +31,8 @@ from dtscope_jupyter.analysis.phases import PHASES, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pyarrow as pa
 
 Tables: TypeAlias = "Mapping[str, pa.Table]"
 
@@ -184,7 +185,7 @@ def _host_compute(tables: Tables, seen: _Seen, *, phases: bool) -> Events:
     names: dict[str, list[str]] = {key: [] for key in KEYS}
     keys = dict.fromkeys(KEYS, np.full(len(free[0]), -1, np.int64))
     if phases:
-        free, phase = split(free, axis, steps.filter(pa.array(keep)))
+        free, phase = split(free, axis, filtered(steps, keep))
         keys = dict.fromkeys(KEYS, np.full(len(phase), -1, np.int64)) | {"phase": phase}
         names["phase"] = list(PHASES)
     row = axis.line(free[0])
@@ -213,7 +214,7 @@ def _waits(host: pa.Table, steps: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints, 
 
     By time, as the rank itself counts: a collective called between two steps is labelled with the one before.
     """
-    waits = host.filter(is_any(host, "kind", ["collective_wait"]))
+    waits = filtered(host, is_any(host, "kind", ["collective_wait"]))
     rank, start, end = (ints(waits, name) for name in ("rank", "start_ns", "end_ns"))
     known = (start != NONE) & (end != NONE)
     rank, start, end = rank[known], start[known], end[known]

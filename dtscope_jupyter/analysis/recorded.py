@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from dtscope_jupyter.analysis.activity import Activity, pair, source_codes
-from dtscope_jupyter.analysis.columns import Ints, among, ints, reals
+from dtscope_jupyter.analysis.columns import Ints, among, filtered, ints, reals
 from dtscope_jupyter.analysis.lines import Groups
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from dtscope_jupyter.analysis.columns import Bools
 
@@ -45,7 +45,7 @@ class Recorded:
             alone &= ~talked
         if alone.any():
             alone &= ~among(pairs, pair(found.compute.rank, found.compute.step))
-        return cls(steps.filter(pa.array(whole)), steps.filter(pa.array(alone)), pairs[whole])
+        return cls(filtered(steps, whole), filtered(steps, alone), pairs[whole])
 
     def others(self, found: Activity) -> Activity:
         """The activity outside of the thinned steps."""
