@@ -29,13 +29,17 @@ _KEPT = ("parameters", "groups", "clocks")
 
 
 class LiveAnalysis:
-    """Keeps the newest blocks of each table, and diagnoses them on a thread of its own."""
+    """Keeps the newest rows of each table, and diagnoses them on a thread of its own.
+
+    A slow run writes a row a block, and a decoded block takes ten times its bytes: each is decoded once, its rows are moved into one piece.
+    """
 
     def __init__(self) -> None:
         self.findings: list[dict[str, Any]] | None = None
         """As Finding.to_dict gives them; None before the first diagnosis."""
         self._blocks: dict[str, deque[Block]] = {name: deque() for name in schema.TABLES}
         self._rows = dict.fromkeys(schema.TABLES, 0)
+        self._tables = {name: table.empty() for name, table in schema.TABLES.items()}
         self._new = False
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -65,17 +69,21 @@ class LiveAnalysis:
             if not self._new:
                 return
             self._new = False
-            blocks = {name: list(found) for name, found in self._blocks.items()}
+            blocks = {name: list(found) for name, found in self._blocks.items() if found}
+            for name in blocks:
+                self._blocks[name].clear()
+                self._rows[name] = 0
         try:
-            self.findings = _diagnosed(blocks)
+            for name, found in blocks.items():
+                self._tables[name] = _grown(self._tables[name], _decoded(name, found), _most(name))
+            self.findings = _diagnosed(self._tables)
         except Exception:  # noqa: BLE001 - logged with its traceback
             # A diagnosis that fails on half a run must not end the view; the full one at the end says so itself.
             _LOG.exception("dtscope: the live diagnosis failed")
 
     def _forget(self, table: str) -> None:
-        if table in _KEPT:
-            return
-        while self._rows[table] > _ROWS.get(table, _REST) and len(self._blocks[table]) > 1:
+        most = _most(table)
+        while most is not None and self._rows[table] > most and len(self._blocks[table]) > 1:
             self._rows[table] -= self._blocks[table].popleft().rows
 
     def _work(self) -> None:
@@ -86,17 +94,29 @@ class LiveAnalysis:
             pause = max(_PERIOD_S, (time.thread_time() - began) / _SHARE)
 
 
-def _diagnosed(blocks: dict[str, list[Block]]) -> list[dict[str, Any]]:
+def _most(table: str) -> int | None:
+    """Rows that are kept of a table; None for all."""
+    return None if table in _KEPT else _ROWS.get(table, _REST)
+
+
+def _diagnosed(found: dict[str, pa.Table]) -> list[dict[str, Any]]:
     from dtscope_jupyter.diagnosis import diagnose
     from dtscope_jupyter.reading import encoded, latest_rows
 
-    tables = {name: _table(name, found) for name, found in blocks.items()}
-    tables["collectives"] = latest_rows(tables["collectives"])
+    tables = found | {"collectives": latest_rows(found["collectives"])}
     diagnosis = diagnose({name: encoded(table) for name, table in tables.items()}, live=True)
     return [finding.to_dict() for finding in diagnosis.findings]
 
 
-def _table(name: str, blocks: list[Block]) -> pa.Table:
+def _grown(table: pa.Table, more: pa.Table, most: int | None) -> pa.Table:
+    """Both in one piece, without the oldest rows beyond `most`."""
+    both = pa.concat_tables([table, more])
+    if most is not None and len(both) > most:
+        both = both.slice(len(both) - most)
+    return both.combine_chunks()
+
+
+def _decoded(name: str, blocks: list[Block]) -> pa.Table:
     arrow = schema.TABLES[name].arrow
     rows = []
     for block in blocks:

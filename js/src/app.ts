@@ -42,7 +42,9 @@ export class App {
   private following: boolean;
   private followed = 0;
   private frame = 0;
+  private stale = new Set<Panel>();
   private quiet = 0;
+  private noted = 0;
   private readonly fetching: Fetching;
 
   constructor(
@@ -72,12 +74,18 @@ export class App {
     this.watchTheme();
   }
 
-  /** Draws soon; once a frame however often it is asked, and not while nobody can see it. */
-  redraw(): void {
+  /** Draws soon, all or one panel; once a frame however often it is asked, and not while nobody can see it. */
+  redraw(one?: Panel): void {
+    if (one) this.stale.add(one);
+    else this.stale = new Set(this.panels);
     if (document.hidden) return;
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
-      if (!this.ending.signal.aborted) this.update();
+      if (this.ending.signal.aborted) return;
+      const stale = this.stale;
+      this.stale = new Set();
+      if (stale.size === this.panels.length) this.update();
+      else for (const panel of stale) panel.update();
     });
   }
 
@@ -191,7 +199,7 @@ export class App {
         this.followed = 0;
         this.redraw();
       },
-      redraw: () => this.redraw(),
+      redraw: (one) => this.redraw(one),
       note: (text) => this.note(text),
       missing: () => this.missing(),
       back: () => this.travel(this.trail.back()),
@@ -216,7 +224,8 @@ export class App {
   private note(text: string): void {
     say(this.toast, text);
     this.toast.hidden = false;
-    setTimeout(() => {
+    clearTimeout(this.noted);
+    this.noted = window.setTimeout(() => {
       this.toast.hidden = true;
     }, 4000);
   }

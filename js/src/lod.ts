@@ -84,7 +84,10 @@ export class Pyramid {
   private build(k: number): Grid {
     const below = this.levels[k - 1];
     const grid = new Grid();
-    grid.reserve(below.rows, (below.columns + 1) >> 1);
+    grid.rows = below.rows;
+    grid.columns = grid.capacity = (below.columns + 1) >> 1;
+    // Every place is filled below.
+    grid.data = new Float32Array(grid.rows * grid.capacity);
     const sign = this.worse === "high" ? 1 : -1;
     for (let r = 0; r < below.rows; r++) {
       const [from, to] = [r * below.capacity, r * grid.capacity];

@@ -5,11 +5,11 @@ import { digitsFor, fixed, integer } from "./format";
 import type { Geometry, MapState } from "./mapgeometry";
 import { RIGHT } from "./mapgeometry";
 import { drawLegend } from "./maplegend";
-import { paintPixels } from "./mapraster";
+import { paintImage } from "./mapraster";
 import { costs } from "./metrics";
-import { type Colors, costLookup } from "./palette";
+import { type Colors, costLookup, costStroke } from "./palette";
 import { fitted, type Pen } from "./pen";
-import { css, ramp, ticks } from "./scales";
+import { ticks } from "./scales";
 
 export function drawMap(pen: Pen, g: Geometry, s: MapState, colors: Colors, ratio: number, image: () => HTMLCanvasElement): void {
   drawTop(pen, g, s, colors);
@@ -28,6 +28,7 @@ function drawTop(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const bar = Math.max(1, g.cell);
   const bars = Math.round(Math.min(g.width, (s.to - s.from) * g.cell) / bar);
   const of = costs(s.metric, s.range);
+  const stroke = costStroke(colors);
   // Counted, not summed up: the sum of 80 widths may fall short of the column that it should have reached.
   const column = (k: number) => s.from + (bar > 1 ? k : Math.floor(k / g.cell));
   for (let k = 0; k < bars; k++) {
@@ -41,7 +42,7 @@ function drawTop(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
     }
     if (!(worst > 0)) continue;
     const tall = Math.max(1, worst * (high - 2));
-    pen.rect(g.left + p, high - tall, Math.max(0.5, bar - (bar > 4 ? 1 : 0)), tall, css(ramp(colors.cost, 0.25 + 0.6 * worst)));
+    pen.rect(g.left + p, high - tall, Math.max(0.5, bar - (bar > 4 ? 1 : 0)), tall, stroke(0.25 + 0.6 * worst));
   }
 }
 
@@ -49,13 +50,14 @@ function drawCells(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const gap = g.row >= 12 ? 2 : g.row >= 6 ? 1 : 0;
   const grid = s.matrix.pyramids[s.metric].levels[0];
   const of = costs(s.metric, s.range);
+  const stroke = costStroke(colors);
   s.order.forEach((row, i) => {
     for (let c = s.from; c < s.to; c++) {
       const v = grid.get(row, c);
       if (Number.isNaN(v)) continue;
       const t = of(v);
       const x = g.left + (c - s.from) * g.cell;
-      pen.rect(x, g.top + i * g.row, g.cell - 1, g.row - gap, css(ramp(colors.cost, t)));
+      pen.rect(x, g.top + i * g.row, g.cell - 1, g.row - gap, stroke(t));
       if (g.row >= 8 && s.matrix.marked(row, c)) {
         pen.circle(x + (g.cell - 1) / 2, g.top + i * g.row + (g.row - gap) / 2, 1.3, t > 0.55 ? colors.paper : colors.quiet);
       }
@@ -69,12 +71,7 @@ function drawRaster(pen: Pen, g: Geometry, s: MapState, colors: Colors, ratio: n
   const wide = g.cell * columns;
   const w = Math.max(1, Math.min(columns, Math.round(wide * ratio)));
   const h = Math.max(1, Math.min(s.order.length, Math.round(g.height * ratio)));
-  image.width = w;
-  image.height = h;
-  const context = image.getContext("2d")!;
-  const data = context.createImageData(w, h);
-  paintPixels(new Uint32Array(data.data.buffer), w, h, s, costLookup(colors));
-  context.putImageData(data, 0, 0);
+  paintImage(image, w, h, s, costLookup(colors));
   pen.raster(image, g.left, g.top, wide, g.height);
   if (g.row >= 6) for (let i = 1; i < s.order.length; i++) pen.rect(g.left, g.top + i * g.row - 1, wide, 1, colors.paper);
   drawSampled(pen, g, s, colors);
@@ -96,6 +93,7 @@ function drawSampled(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
 /** Beside each row its mean: a bar as long as it is dear, with the number where rows are high enough. */
 function drawMeans(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const of = costs(s.metric, s.range);
+  const stroke = costStroke(colors);
   const left = g.left + g.width + 6;
   const share = new Float32Array(Math.max(1, Math.min(s.order.length, Math.ceil(g.height))));
   s.order.forEach((row, i) => {
@@ -112,7 +110,7 @@ function drawMeans(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
     let next = i + 1;
     while (gap === 0 && next < share.length && wide(next) === wide(i)) next++;
     const strength = row >= 12 ? 0.12 + 0.12 * share[i] : 0.25 + 0.6 * share[i];
-    if (wide(i)) pen.rect(left, g.top + i * row, wide(i), (next - i) * row - gap, css(ramp(colors.cost, strength)));
+    if (wide(i)) pen.rect(left, g.top + i * row, wide(i), (next - i) * row - gap, stroke(strength));
     i = next;
   }
   pen.text("mean", g.left + g.width + RIGHT - 4, g.top - 12, { fill: colors.quiet, align: "right", size: 11 });

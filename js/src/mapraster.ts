@@ -1,73 +1,118 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
-// The map as pixels, where cells are too small or too many to be strokes.
+// The map as pixels, where cells are too small or too many to be strokes. Panning moves the picture and paints what comes in.
+import type { Grid } from "./lod";
 import type { MapState } from "./mapgeometry";
-import type { StepMatrix } from "./matrix";
-import { costs, METRICS } from "./metrics";
+import { costs } from "./metrics";
 
-/** Rows of the map merged to those of a picture at one level of detail; kept while a user pans and zooms. */
-interface Bins {
+/** A part of the pixel columns of the whole map, which lie on one grid however far it is panned. */
+interface Strip {
+  readonly first: number;
+  readonly wide: number;
+  readonly h: number;
+}
+
+/** Pixels over columns of the map: `w` pixels for the columns shown. */
+interface Scale {
+  readonly w: number;
+  readonly columns: number;
+}
+
+interface Painted {
+  readonly matrix: MapState["matrix"];
   readonly key: string;
   readonly order: readonly number[];
-  readonly data: Float32Array;
-  readonly columns: number;
-  /** Place in the table of colours plus 1, 0 where unknown: what is worse has the higher place, so that places compare as values do. */
-  places: { range: MapState["range"]; of: Uint16Array } | null;
+  readonly range: MapState["range"];
+  readonly table: Uint32Array;
+  readonly first: number;
 }
 
-const kept = new WeakMap<StepMatrix, Bins>();
+const painted = new WeakMap<HTMLCanvasElement, Painted>();
 
-/** The worst of the ranks that fall into each of `h` rows; unknown is minus infinity, and low costs are negated. */
-function binned(s: MapState, h: number, level: number): Bins {
-  const pyramid = s.matrix.pyramids[s.metric];
-  const grid = pyramid.levels[level];
-  const key = [s.metric, s.matrix.version, level, h].join();
-  const old = kept.get(s.matrix);
-  if (old?.key === key && old.order === s.order) return old;
-  const sign = pyramid.worse === "high" ? 1 : -1;
-  const data = new Float32Array(h * grid.columns).fill(Number.NEGATIVE_INFINITY);
-  s.order.forEach((row, i) => {
-    if (row >= grid.rows) return;
-    const [from, to] = [row * grid.capacity, Math.floor((i * h) / s.order.length) * grid.columns];
-    for (let c = 0; c < grid.columns; c++) {
-      // No comparison with NaN is true, so unknown cells never win.
-      const v = sign * grid.data[from + c];
-      if (v > data[to + c]) data[to + c] = v;
-    }
-  });
-  const bins: Bins = { key, order: s.order, data, columns: grid.columns, places: null };
-  kept.set(s.matrix, bins);
-  return bins;
-}
-
-function placesOf(bins: Bins, s: MapState): Uint16Array {
-  if (bins.places?.range === s.range) return bins.places.of;
-  const sign = METRICS[s.metric].worse === "high" ? 1 : -1;
-  const cost = costs(s.metric, s.range);
-  const of = new Uint16Array(bins.data.length);
-  for (let k = 0; k < of.length; k++) {
-    const v = bins.data[k];
-    if (v > Number.NEGATIVE_INFINITY) of[k] = 1 + Math.round(cost(sign * v) * 255);
+/** Brings a picture of `w` x `h` pixels up to date. */
+export function paintImage(image: HTMLCanvasElement, w: number, h: number, s: MapState, table: Uint32Array): void {
+  const scale = { w, columns: s.to - s.from };
+  const first = firstPixel(s, scale);
+  const key = [s.metric, s.matrix.version, w, h, scale.columns].join();
+  const now = { matrix: s.matrix, key, order: s.order, range: s.range, table, first };
+  const old = painted.get(image);
+  const context = image.getContext("2d")!;
+  painted.set(image, now);
+  const by = old && same(old, now) ? first - old.first : w;
+  if (Math.abs(by) >= w) {
+    image.width = w;
+    image.height = h;
+    return put(context, { first, wide: w, h }, 0, scale, s, table);
   }
-  bins.places = { range: s.range, of };
-  return of;
+  if (!by) return;
+  // The part that has moved out leaves nothing behind.
+  context.globalCompositeOperation = "copy";
+  context.drawImage(image, -by, 0);
+  const from = by > 0 ? w - by : 0;
+  put(context, { first: first + from, wide: Math.abs(by), h }, from, scale, s, table);
+}
+
+function same(a: Painted, b: Painted): boolean {
+  return a.matrix === b.matrix && a.key === b.key && a.order === b.order && a.range === b.range && a.table === b.table;
+}
+
+function put(context: CanvasRenderingContext2D, strip: Strip, x: number, scale: Scale, s: MapState, table: Uint32Array): void {
+  const data = context.createImageData(strip.wide, strip.h);
+  paintPixels(new Uint32Array(data.data.buffer), strip, scale, s, table);
+  context.putImageData(data, x, 0);
+}
+
+/** The leftmost pixel of what is shown, on the grid of the whole map; rounded so that the newest step is never what is cut. */
+export function firstPixel(s: Pick<MapState, "from">, { w, columns }: Scale): number {
+  return Math.ceil((s.from * w) / columns);
 }
 
 /** One pixel for each part of the map, the worst of what falls into it. */
-export function paintPixels(pixels: Uint32Array, w: number, h: number, s: MapState, table: Uint32Array): void {
-  const columns = s.to - s.from;
-  const level = Math.max(0, Math.min(Math.floor(Math.log2(columns / w)) - 1, s.matrix.pyramids[s.metric].levels.length - 1));
-  const bins = binned(s, h, level);
-  const places = placesOf(bins, s);
-  const edges = Int32Array.from({ length: w + 1 }, (_, x) => s.from + Math.floor((x * columns) / w));
-  const firsts = Int32Array.from({ length: w }, (_, x) => edges[x] >> level);
-  const ends = Int32Array.from({ length: w }, (_, x) => Math.max(firsts[x] + 1, Math.min(bins.columns, ((edges[x + 1] - 1) >> level) + 1)));
-  for (let y = 0; y < h; y++) {
-    const row = y * bins.columns;
-    for (let x = 0; x < w; x++) {
-      let worst = 0;
-      for (let k = row + firsts[x]; k < row + ends[x]; k++) if (places[k] > worst) worst = places[k];
-      if (worst) pixels[y * w + x] = table[worst - 1];
+export function paintPixels(pixels: Uint32Array, strip: Strip, scale: Scale, s: MapState, table: Uint32Array): void {
+  const worst = new Float32Array(pixels.length).fill(Number.NEGATIVE_INFINITY);
+  const pyramid = s.matrix.pyramids[s.metric];
+  const level = Math.max(0, Math.min(Math.floor(Math.log2(scale.columns / scale.w)) - 1, pyramid.levels.length - 1));
+  const sign = pyramid.worse === "high" ? 1 : -1;
+  merge(worst, strip, spans(strip, scale, level, pyramid.levels[level].columns), pyramid.levels[level], sign, s.order);
+  const of = costs(s.metric, s.range);
+  for (let k = 0; k < worst.length; k++) if (worst[k] > Number.NEGATIVE_INFINITY) pixels[k] = table[Math.round(of(sign * worst[k]) * 255)];
+}
+
+/** The columns of a level that fall into each pixel, at least one: where they begin and end. */
+function spans({ first, wide }: Strip, { w, columns }: Scale, level: number, most: number): [Int32Array, Int32Array] {
+  const begins = new Int32Array(wide);
+  const ends = new Int32Array(wide);
+  const edge = (x: number) => Math.floor(((first + x) * columns) / w);
+  for (let x = 0; x < wide; x++) {
+    begins[x] = edge(x) >> level;
+    ends[x] = Math.min(most, Math.max(begins[x] + 1, ((edge(x + 1) - 1) >> level) + 1));
+  }
+  return [begins, ends];
+}
+
+/** Ranks that share a row of pixels are merged as well; low costs are negated, so that the worst is the largest. */
+function merge(
+  worst: Float32Array,
+  { wide, h }: Strip,
+  [begins, ends]: [Int32Array, Int32Array],
+  grid: Grid,
+  sign: number,
+  order: readonly number[],
+): void {
+  const { data, capacity, rows } = grid;
+  for (let i = 0; i < order.length; i++) {
+    if (order[i] >= rows) continue;
+    const from = order[i] * capacity;
+    const to = Math.floor((i * h) / order.length) * wide;
+    for (let x = 0; x < wide; x++) {
+      let most = worst[to + x];
+      const end = from + ends[x];
+      for (let k = from + begins[x]; k < end; k++) {
+        // No comparison with NaN is true, so unknown cells never win.
+        const v = sign * data[k];
+        if (v > most) most = v;
+      }
+      worst[to + x] = most;
     }
   }
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours: one palette for widget, picture and figures; which of its themes holds is read from JupyterLab.
 import palette from "../../dtscope_jupyter/view/palette.json";
-import { hex, lookup, luminance } from "./scales";
+import { css, hex, lookup, luminance, ramp } from "./scales";
 
 export type Theme = keyof typeof palette;
 export type Colors = (typeof palette)["light"];
@@ -39,6 +39,7 @@ export function paint(root: HTMLElement, theme: Theme): Colors {
 }
 
 const lookups = new Map<string, Uint32Array>();
+const strokes = new Map<string, string[]>();
 
 /** 256 pixels of the cost ramp of a theme. */
 export function costLookup(colors: Colors): Uint32Array {
@@ -49,4 +50,12 @@ export function costLookup(colors: Colors): Uint32Array {
     lookups.set(key, table);
   }
   return table;
+}
+
+/** The colour of a place on the cost ramp of a theme, as CSS has it; made once. */
+export function costStroke(colors: Colors): (t: number) => string {
+  const key = colors.cost.join();
+  const made = strokes.get(key) ?? Array.from({ length: 256 }, (_, i) => css(ramp(colors.cost, i / 255)));
+  strokes.set(key, made);
+  return (t) => made[Math.round(Math.min(Math.max(t, 0), 1) * 255)];
 }

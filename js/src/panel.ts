@@ -19,8 +19,8 @@ export interface Context {
   /** Goes there without a trace in the history. */
   drift(change: Partial<Place>): void;
   follow(): void;
-  /** Asks for a draw soon. */
-  redraw(): void;
+  /** Asks for a draw soon, of one panel where no other shows what has changed. */
+  redraw(one?: Panel): void;
   note(text: string): void;
   /** What the page lacks of the chosen step, in words; "" where nothing. It is asked for. */
   missing(): string;

@@ -6,8 +6,8 @@ import { busFactor, match, waits } from "../src/collectives";
 import { instead, STEP_BEFORE } from "../src/instead";
 import { total } from "../src/intervals";
 import { laneRows } from "../src/lanerows";
-import { geometry, hit } from "../src/mapgeometry";
-import { paintPixels } from "../src/mapraster";
+import { geometry, hit, type MapState } from "../src/mapgeometry";
+import { firstPixel, paintPixels } from "../src/mapraster";
 import { PROFILED } from "../src/matrix";
 import { cost } from "../src/metrics";
 import { costs } from "../src/panels/status";
@@ -15,6 +15,26 @@ import { SvgPen } from "../src/pen";
 import { TableStore } from "../src/store";
 import { costliest, layout, nearest } from "../src/timelinedraw";
 import { model } from "./capture";
+
+/** All of a metric of `ranks` ranks, from column 0 to 1. */
+function shown(matrix: MapState["matrix"], ranks: number): MapState {
+  return {
+    matrix,
+    metric: "exposed",
+    range: { median: 0, high: 30, largest: 30, stepMs: 85 },
+    order: Array.from({ length: ranks }, (_, i) => i),
+    blocks: new Map(),
+    blockKind: "",
+    from: 0,
+    to: 1,
+    columnMeans: new Float32Array(0),
+    rowMeans: new Float32Array(0),
+    findings: [],
+    step: null,
+    rank: null,
+    hover: null,
+  };
+}
 
 describe("the straggler capture", () => {
   const run = model();
@@ -156,26 +176,52 @@ describe("the map", () => {
     matrix.pyramids.exposed.fill(4, columns, data);
     const pixels = new Uint32Array(500 * 4);
     const table = new Uint32Array(256).map((_, i) => i + 1);
-    const state = {
-      matrix,
-      metric: "exposed" as const,
-      range: { median: 0, high: 30, largest: 30, stepMs: 85 },
-      order: [0, 1, 2, 3],
-      blocks: new Map(),
-      blockKind: "",
-      from: 0,
-      to: columns,
-      columnMeans: new Float32Array(0),
-      rowMeans: new Float32Array(0),
-      findings: [],
-      step: null,
-      rank: null,
-      hover: null,
-    };
-    paintPixels(pixels, 500, 4, state, table);
+    const state = { ...shown(matrix, 4), to: columns };
+    paintPixels(pixels, { first: 0, wide: 500, h: 4 }, { w: 500, columns }, state, table);
     const dark = [...pixels].flatMap((p, i) => (p === 256 ? [[Math.floor(i / 500), i % 500]] : []));
     expect(dark).toContainEqual([2, Math.floor(7654 / 20)]);
     expect(dark.every(([y, x]) => y === 2 && Math.abs(x - 382) <= 1)).toBe(true);
+  });
+
+  it("shows the same of a map that was panned to as of one that is drawn there at once", () => {
+    const run = model();
+    const { matrix } = run;
+    const [ranks, most] = [6, 900];
+    matrix.pyramids.exposed.fill(
+      ranks,
+      most,
+      Float32Array.from({ length: ranks * most }, (_, k) => (k % 11 ? (k * 7919) % 31 : Number.NaN)),
+    );
+    const table = new Uint32Array(256).map((_, i) => i + 1);
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 6 }),
+        fc.integer({ min: 40, max: 600 }),
+        fc.integer({ min: 0, max: 299 }),
+        fc.double({ min: 0.1, max: 1, noNaN: true }),
+        fc.double({ min: 0.05, max: 0.95, noNaN: true }),
+        (h, columns, from, density, share) => {
+          const w = Math.max(1, Math.min(columns, Math.round(columns * density)));
+          const state = { ...shown(matrix, ranks), from, to: from + columns };
+          const first = firstPixel(state, { w, columns });
+          const whole = new Uint32Array(w * h);
+          paintPixels(whole, { first, wide: w, h }, { w, columns }, state, table);
+          const cut = Math.floor(w * share);
+          for (const [x, wide] of [
+            [0, cut],
+            [cut, w - cut],
+          ]) {
+            const part = new Uint32Array(wide * h);
+            paintPixels(part, { first: first + x, wide, h }, { w, columns }, state, table);
+            for (let y = 0; y < h; y++)
+              expect(part.subarray(y * wide, (y + 1) * wide)).toEqual(whole.subarray(y * w + x, y * w + x + wide));
+          }
+          // The last column is within, and of the first no more than a pixel is cut.
+          expect(Math.floor(((first + w) * columns) / w)).toBeGreaterThanOrEqual(from + columns);
+          expect(Math.floor(((first - 1) * columns) / w)).toBeLessThan(from);
+        },
+      ),
+    );
   });
 
   it("keeps the bands of the overlap ratio apart, and is blank where all is well", () => {

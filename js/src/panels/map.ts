@@ -155,7 +155,7 @@ export class MapPanel implements Panel {
   private later(ms: number): void {
     this.timer ||= window.setTimeout(() => {
       this.timer = 0;
-      this.context.redraw();
+      this.context.redraw(this);
     }, ms);
   }
 
@@ -201,7 +201,7 @@ export class MapPanel implements Panel {
   private change(change: () => void): void {
     change();
     this.summary = null;
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private listen(): void {
@@ -232,7 +232,7 @@ export class MapPanel implements Panel {
     this.hover = found;
     if (found) this.surface.hint(x, y, ...this.words(found.row, found.column));
     else this.surface.unhint();
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   /** Over a margin: the mean and total there. */
@@ -323,7 +323,7 @@ export class MapPanel implements Panel {
     const at = from + Math.max(0, x - this.geometry.left) / this.geometry.cell;
     const next: [number, number] = [Math.floor(at - (at - from) * factor), Math.ceil(at + (to - at) * factor)];
     this.zoom = next[0] <= 0 && next[1] >= this.context.model.matrix.columns ? null : next;
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private pan(columns: number): void {
@@ -331,7 +331,7 @@ export class MapPanel implements Panel {
     const by = Math.sign(columns) * Math.max(1, Math.round(Math.abs(columns)));
     const bounded = Math.max(-this.zoom[0], Math.min(by, this.context.model.matrix.columns - this.zoom[1]));
     this.zoom = [this.zoom[0] + bounded, this.zoom[1] + bounded];
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private csv(): string {

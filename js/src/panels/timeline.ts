@@ -43,7 +43,7 @@ export class TimelinePanel implements Panel {
       placeholder: "find a kernel",
       "aria-label": "find a kernel or host activity",
       size: 12,
-      oninput: () => context.redraw(),
+      oninput: () => context.redraw(this),
       onkeydown: (e) => {
         if ((e as KeyboardEvent).key === "Enter") this.find();
       },
@@ -194,7 +194,7 @@ export class TimelinePanel implements Panel {
       const by = ((this.drag.x - x) / this.layout.plot) * (this.drag.to - this.drag.from);
       this.show(this.drag.from + by, this.drag.to + by);
     }
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private release(e: PointerEvent): void {
@@ -210,13 +210,13 @@ export class TimelinePanel implements Panel {
   private leave(): void {
     this.hovered = null;
     this.surface.unhint();
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private click(x: number, y: number): void {
     this.measure = null;
     const box = this.layout!.boxes.find((b) => y >= b.y && y < b.y + b.height);
-    if (!box) return this.context.redraw();
+    if (!box) return this.context.redraw(this);
     if (x < LEFT) return this.unfold(box.lane.rank);
     const found = nearest(this.view!, box.lane.rank, this.time(x), 4 * this.pixel);
     this.context.go({ rank: box.lane.rank, ...(found ? { collective: found.key } : {}) });
@@ -228,7 +228,7 @@ export class TimelinePanel implements Panel {
     const [from, to] = this.window();
     const half = this.zoom ? (to - from) / 2 : (to - from) / 8;
     if (at !== null) this.show(at - half, at + half);
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private hover(x: number, y: number): void {
@@ -239,7 +239,7 @@ export class TimelinePanel implements Panel {
     const lines = box && x >= LEFT && x <= LEFT + this.layout!.plot ? this.describe(box, at, y) : [];
     if (lines.length) this.surface.hint(x, y, ...lines);
     else this.surface.unhint();
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private describe(box: Layout["boxes"][number], at: number, y: number): string[] {
@@ -301,7 +301,7 @@ export class TimelinePanel implements Panel {
       "-": () => this.scale(1.4),
       "0": () => {
         this.zoom = null;
-        this.context.redraw();
+        this.context.redraw(this);
       },
       ArrowLeft: () => this.turn(-1),
       ArrowRight: () => this.turn(1),
@@ -311,11 +311,11 @@ export class TimelinePanel implements Panel {
       m: () => {
         this.measure = [...this.window()];
         this.measured();
-        this.context.redraw();
+        this.context.redraw(this);
       },
       Escape: () => {
         this.measure = null;
-        this.context.redraw();
+        this.context.redraw(this);
       },
     };
     const act = acts[e.key.length === 1 ? e.key.toLowerCase() : e.key];
@@ -327,20 +327,20 @@ export class TimelinePanel implements Panel {
 
   private unfold(rank: number): void {
     if (!this.unfolded.delete(rank)) this.unfolded.add(rank);
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private scale(factor: number, at?: number): void {
     const [from, to] = this.window();
     const middle = at ?? (from + to) / 2;
     this.show(middle - (middle - from) * factor, middle + (to - middle) * factor);
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   private pan(share: number): void {
     const [from, to] = this.window();
     this.show(from + share * (to - from), to + share * (to - from));
-    this.context.redraw();
+    this.context.redraw(this);
   }
 
   /** Shows [from, to], kept within the step; the whole step is no zoom. */
