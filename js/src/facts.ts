@@ -3,43 +3,56 @@
 // Facts of a run from its tables: what was lost, what watching costs, devices, clocks, hosts and process groups.
 import type { Pool } from "./decode";
 import { median } from "./instead";
-import type { Tables } from "./store";
+import type { TableStore, Tables } from "./store";
 
 interface Source {
   readonly tables: Tables;
   readonly pool: Pool;
 }
 
+/** A fact that is worked out when its table has changed, not each time the panels are drawn. */
+function lately<T>(make: (source: Source, table: TableStore) => T, name: "notes" | "devices"): (source: Source) => T {
+  const kept = new WeakMap<TableStore, { version: number; value: T }>();
+  return (source) => {
+    const table = source.tables[name];
+    let known = kept.get(table);
+    if (known?.version !== table.version) {
+      known = { version: table.version, value: make(source, table) };
+      kept.set(table, known);
+    }
+    return known.value;
+  };
+}
+
 /** Rows that the agents left out, of any table. */
-export function dropped({ tables, pool }: Source): number {
+export const dropped = lately(({ pool }, notes) => {
   let sum = 0;
-  tables.notes.each(null, (c, i) => {
+  notes.each(null, (c, i) => {
     const kind = pool.text(c.kind[i]);
     if ((kind === "dropped" || kind === "thinned") && c.value[i] > 0) sum += c.value[i];
   });
   return sum;
-}
+}, "notes");
 
 /** Median cost of the observer as measured by the ranks, a share of the step; NaN where not measured. */
-export function observerCost({ tables, pool }: Source): number {
+export const observerCost = lately(({ pool }, notes) => {
   const shares: number[] = [];
-  tables.notes.each(null, (c, i) => {
+  notes.each(null, (c, i) => {
     const measured = pool.text(c.kind[i]) === "observer" && pool.text(c.name[i]) === "cost_ratio";
     if (measured && !Number.isNaN(c.value[i])) shares.push(c.value[i]);
   });
   return shares.length ? median(shares) : Number.NaN;
-}
+}, "notes");
 
 /** The devices in few words, e.g. 4 × NVIDIA H200. */
-export function deviceWords({ tables, pool }: Source): string {
+export const deviceWords = lately(({ pool }, devices) => {
   const names = new Map<string, Set<string>>();
-  tables.devices.each(null, (c, i) => {
+  devices.each(null, (c, i) => {
     const name = pool.text(c.name[i]);
-    const key = `${c.rank[i]}/${pool.text(c.device[i])}`;
-    if (name) names.set(name, (names.get(name) ?? new Set()).add(key));
+    if (name) names.set(name, (names.get(name) ?? new Set()).add(`${c.rank[i]}/${pool.text(c.device[i])}`));
   });
   return [...names].map(([name, keys]) => (keys.size > 1 ? `${keys.size} × ${name}` : name)).join(", ");
-}
+}, "devices");
 
 /** What is known of the clocks: hosts seen, and the largest uncertainty in ms. */
 export function clocks({ tables }: Source): { hosts: number; uncertaintyMs: number } {

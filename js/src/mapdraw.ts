@@ -3,9 +3,9 @@
 // Draws the rank x step map. Pure: everything comes in, strokes go out.
 import { digitsFor, fixed, integer } from "./format";
 import type { Geometry, MapState } from "./mapgeometry";
-import { RIGHT } from "./mapgeometry";
 import { drawLegend } from "./maplegend";
 import { paintImage } from "./mapraster";
+import { RIGHT } from "./margins";
 import { costs } from "./metrics";
 import { type Colors, costLookup, costStroke } from "./palette";
 import { fitted, type Pen } from "./pen";
@@ -20,6 +20,7 @@ export function drawMap(pen: Pen, g: Geometry, s: MapState, colors: Colors, rati
   drawBlocks(pen, g, s, colors);
   drawAxis(pen, g, s, colors);
   drawLegend(pen, g, s, colors);
+  drawSlowed(pen, g, s, colors);
   drawMarks(pen, g, s, colors);
 }
 
@@ -87,6 +88,14 @@ function drawSampled(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
     if (x - edge < 5) continue;
     pen.circle(x, g.top + g.height + 3, 1.2, colors.quiet);
     edge = x;
+  }
+}
+
+/** A line under steps that a probe of ours slowed. */
+function drawSlowed(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
+  for (const step of s.matrix.slowed) {
+    const c = s.matrix.column(step) - s.from;
+    if (c >= 0 && c < s.to - s.from) pen.rect(g.left + c * g.cell, g.top + g.height + 1, Math.max(1, g.cell - 1), 2, colors.accent);
   }
 }
 

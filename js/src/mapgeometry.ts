@@ -2,13 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where everything of the rank x step map lies, and what is under a point.
 import type { Finding } from "./finding";
+import { AXIS, LEFT, plotWidth } from "./margins";
 import type { StepMatrix } from "./matrix";
 import type { MetricName, Range } from "./metrics";
 
-export const LEFT = 84;
-export const RIGHT = 62;
 const TOP = 26;
-const AXIS = 24;
 const LEGEND = 18;
 /** What the legend needs at least; with less beside the axis it gets a line of its own. */
 const LEGEND_WIDE = 400;
@@ -27,6 +25,8 @@ export interface MapState {
   readonly to: number;
   readonly columnMeans: Float32Array;
   readonly rowMeans: Float32Array;
+  /** StepMatrix.sampledLonger. */
+  readonly longer: number;
   readonly findings: readonly Finding[];
   readonly step: number | null;
   readonly rank: number | null;
@@ -50,7 +50,7 @@ export interface Geometry {
 
 /** Where everything lies for a width and number of ranks; few ranks make a strip, many a map of bounded height. */
 export function geometry(width: number, ranks: number, columns: number, widest: number, gutter = 0): Geometry {
-  const plot = Math.max(60, width - LEFT - RIGHT - gutter);
+  const plot = plotWidth(width, gutter);
   const row = ranks <= 8 ? 22 : ranks <= 24 ? 15 : Math.max(0.25, Math.min(10, 420 / ranks));
   const height = Math.max(22, Math.round(row * ranks));
   const cell = Math.min(widest, plot / Math.max(1, columns));

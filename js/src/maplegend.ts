@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 // The legend of the map: the ramp with its ends and unit, the bands of the overlap ratio, what a dot means.
-import { round } from "./format";
+import { fixed, round } from "./format";
 import type { Geometry, MapState } from "./mapgeometry";
 import { blankEnd, cost, METRICS, strongEnd } from "./metrics";
 import type { Colors } from "./palette";
@@ -9,6 +9,8 @@ import type { Pen } from "./pen";
 import { css, ramp } from "./scales";
 
 const WIDE = 96;
+/** Sampled steps that are longer by less than this share are as long as others. */
+const TOLD = 0.02;
 
 export function drawLegend(pen: Pen, g: Geometry, s: MapState, colors: Colors): void {
   const right = g.left + g.width;
@@ -16,7 +18,8 @@ export function drawLegend(pen: Pen, g: Geometry, s: MapState, colors: Colors): 
   const by = s.matrix.exactBy;
   if (!by) return;
   const room = left - 24 - 12;
-  const text = [by === "profiled" ? "exact (profiled)" : "exact (sampled)", "exact"].find((t) => pen.measure(t) <= room);
+  const slower = s.longer >= TOLD ? [`exact (sampled; these steps take ${fixed(s.longer * 100, 0)} % longer)`] : [];
+  const text = [...slower, by === "profiled" ? "exact (profiled)" : "exact (sampled)", "exact"].find((t) => pen.measure(t) <= room);
   if (!text) return;
   const at = left - 24 - pen.measure(text);
   pen.circle(at - 8, g.legend, 1.6, colors.quiet);

@@ -6,6 +6,10 @@ import { METRIC_NAMES, METRICS, type MetricName, type Range } from "./metrics";
 
 export const LIVE_CELLS = 512 * 1024;
 const MIN_COLUMNS = 4096;
+/** Steps marked as slowed by us; of more the oldest are forgotten. */
+const MOST_SLOWED = 4096;
+/** Sampled and other steps that must be known before their lengths are compared, and the newest that are. */
+const [FEW_SAMPLES, MOST_COMPARED] = [8, 4096];
 
 /** What a cell rests on: the rank's own exposed time alone, collectives recorded in the step, or a profiler. */
 export const [ESTIMATED, RECORDED, PROFILED] = [0, 1, 2];
@@ -20,6 +24,8 @@ export class StepMatrix {
   pyramids: Record<MetricName, Pyramid> = fresh();
   /** ESTIMATED, RECORDED or PROFILED; of several steps in a column the best. */
   evidence = new Pyramid("high");
+  /** Steps that a profiler window or another probe of ours slowed. */
+  readonly slowed = new Set<number>();
   private estimates = false;
   private profiles = false;
   private recorded = false;
@@ -102,6 +108,30 @@ export class StepMatrix {
     return row === undefined ? Number.NaN : this.evidence.levels[0].get(row, this.column(step));
   }
 
+  /** Says that a probe of ours slowed a step. */
+  slow(step: number): void {
+    this.slowed.add(step);
+    if (this.slowed.size > MOST_SLOWED) this.slowed.delete(this.slowed.values().next().value!);
+  }
+
+  /** How much longer steps are in which collectives are recorded than others, a share of these (medians); NaN where too few are known. */
+  get sampledLonger(): number {
+    if (this.exactBy !== "sampled" || this.stride > 1) return Number.NaN;
+    const [lengths, evidence] = [this.pyramids.step.levels[0], this.evidence.levels[0]];
+    const [sampled, others]: [number[], number[]] = [[], []];
+    for (let row = 0; row < Math.min(lengths.rows, 4); row++) {
+      for (let c = Math.max(0, this.columns - MOST_COMPARED); c < this.columns; c++) {
+        const took = lengths.get(row, c);
+        if (Number.isNaN(took) || this.slowed.has(this.stepAt(c))) continue;
+        const rests = evidence.get(row, c);
+        if (rests === RECORDED) sampled.push(took);
+        else if (rests === ESTIMATED) others.push(took);
+      }
+    }
+    if (Math.min(sampled.length, others.length) < FEW_SAMPLES) return Number.NaN;
+    return median(sampled) / median(others) - 1;
+  }
+
   /** Means over the known cells of every column from `first` on, and of every row, in one pass. */
   means(name: MetricName, first = 0): { columns: Float32Array; rows: Float32Array } {
     const grid = this.pyramids[name].levels[0];
@@ -178,6 +208,10 @@ export class StepMatrix {
     this.evidence = halved(this.evidence);
     this.version++;
   }
+}
+
+function median(values: number[]): number {
+  return values.sort((a, b) => a - b)[values.length >> 1];
 }
 
 /** The same with two columns as one, the worse of them. */

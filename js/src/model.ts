@@ -13,7 +13,7 @@ import { Pace } from "./pace";
 import { collectivesOf, factsOf } from "./steprows";
 import { type StepView, stepView } from "./stepview";
 import { newTables, type Tables } from "./store";
-import { TABLES, type TableName } from "./tables";
+import { HORIZON, OF_STEPS, TABLES, type TableName } from "./tables";
 
 /** What the kernel says of the run besides its rows. */
 export interface Status {
@@ -243,7 +243,7 @@ export class Model {
   private part(part: Part, buffers: (Uint8Array | null)[]): void {
     const rows = this.decoded(part, buffers);
     if (!rows) return;
-    this.tables[part.table].append(rows);
+    this.tables[part.table].append(rows, this.grows && OF_STEPS.has(part.table) ? HORIZON : undefined);
     const { columns: c, length } = rows;
     if (part.table === "steps") this.steps(rows);
     if (part.table === "collectives") for (let i = 0; i < length; i++) if (c.step[i] >= 0) this.dirty.add(c.step[i]);
@@ -265,6 +265,7 @@ export class Model {
       this.matrix.set("exposed", rank, step, c.exposed_ms[i]);
       this.matrix.set("ratio", rank, step, c.comm_ms[i] > 0 ? c.overlap_ms[i] / c.comm_ms[i] : Number.NaN);
       this.matrix.set("step", rank, step, c.end_ns[i] - c.start_ns[i]);
+      if (c.disturbed[i] === 1) this.matrix.slow(step);
       if (Number.isNaN(c.exposed_ms[i])) continue;
       const profiled = this.pool.text(c.source[i]) === "profiler";
       this.matrix.witness(rank, step, profiled ? PROFILED : Number.isNaN(c.comm_ms[i]) ? ESTIMATED : RECORDED);

@@ -37,6 +37,7 @@ export function factsOf(source: StepSource, step: number): RankFacts[] {
       end: c.end_ns[i] + shift,
       cpu: c.thread_cpu_ms[i],
       exposedMs: c.exposed_ms[i],
+      slowed: c.disturbed[i] === 1,
       device: new Map(),
       spans: once(() => spansOf(source, step, rank)),
       host: [],

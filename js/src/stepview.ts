@@ -24,6 +24,8 @@ export interface RankFacts {
   readonly cpu: number;
   /** Exposed time that the rank itself measured, in ms; NaN where unknown. */
   readonly exposedMs: number;
+  /** A profiler window or another probe of ours slowed it. */
+  readonly slowed: boolean;
   /** What a profiler saw on the device, by kind: starts and ends. */
   readonly device: ReadonlyMap<string, Times>;
   /** The same with names, made when first asked for: there may be a million. */

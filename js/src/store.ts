@@ -31,7 +31,8 @@ export class TableStore {
     private readonly limit: number,
   ) {}
 
-  append(rows: Rows): void {
+  /** Adds rows, and lets the oldest go: beyond the limit, and of steps that are more than `horizon` behind the newest. */
+  append(rows: Rows, horizon = Number.POSITIVE_INFINITY): void {
     let from = 0;
     while (from < rows.length) {
       const segment = this.room(rows.length - from);
@@ -41,11 +42,15 @@ export class TableStore {
     }
     this.total += rows.length;
     this.version++;
-    while (this.total - this.segments[0]?.length >= this.limit) {
-      const gone = this.segments.shift()!;
-      this.total -= gone.length;
-      this.evicted += gone.length;
-    }
+    while (this.total - this.segments[0]?.length >= this.limit) this.evict();
+    const newest = this.segments.at(-1)?.maxStep ?? 0;
+    while (this.segments.length > 1 && this.segments[0].maxStep < newest - horizon) this.evict();
+  }
+
+  private evict(): void {
+    const gone = this.segments.shift()!;
+    this.total -= gone.length;
+    this.evicted += gone.length;
   }
 
   /** Calls back for each row, or each row of one step. */

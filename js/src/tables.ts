@@ -16,6 +16,7 @@ export const TABLES = {
     exposed_ms: "real",
     synced_norm: "real",
     source: "text",
+    disturbed: "flag",
     thread_cpu_ms: "real",
   },
   collectives: {
@@ -106,11 +107,15 @@ export const TABLES = {
     uncertainty_ns: "real",
   },
   groups: { rank: "i32", process_group: "text", description: "text", backend: "text" },
-  notes: { rank: "i32", step: "i32", time_ns: "time", kind: "text", name: "text", value: "real", text: "text" },
+  notes: { rank: "i32", step: "i32", time_ns: "time", kind: "text", name: "text", value: "real" },
 } as const satisfies Record<string, Spec>;
 
 export type TableName = keyof typeof TABLES;
 export const TABLE_NAMES = Object.keys(TABLES) as TableName[];
+
+/** Of these tables a page that follows a run keeps no rows of steps that are further behind: a step can be asked for. */
+export const OF_STEPS: ReadonlySet<TableName> = new Set(["steps", "collectives", "gradients", "gradient_tiles", "host", "spans"]);
+export const HORIZON = 10_000;
 
 /** Most rows that a page keeps of each table; older ones make place. */
 export const LIMITS: Readonly<Record<TableName, number>> = {

@@ -6,15 +6,13 @@ import { duration, fixed, round } from "./format";
 import { firstAfter, type Intervals, total } from "./intervals";
 import { firstVisible, laneRows, type SpanRow } from "./lanerows";
 import { Occupancy } from "./lod";
+import { AXIS, LEFT, plotWidth, RIGHT } from "./margins";
 import type { Colors } from "./palette";
 import { fitted, type Pen } from "./pen";
 import { Linear, ticks } from "./scales";
 import type { Lane, Span, StepView } from "./stepview";
 
-export const LEFT = 84;
-export const RIGHT = 62;
 const TOP = 6;
-const AXIS = 24;
 const MINIMAP = 16;
 const ROW = 14;
 
@@ -59,7 +57,7 @@ export function layout(width: number, view: StepView, lanes: readonly Lane[], un
     boxes.push({ lane, y, thick, thin, rows, height });
     y += height;
   }
-  return { boxes, plot: Math.max(60, width - LEFT - RIGHT), axis: y, total: y + AXIS + MINIMAP };
+  return { boxes, plot: plotWidth(width), axis: y, total: y + AXIS + MINIMAP };
 }
 
 export function drawTimeline(pen: Pen, l: Layout, s: TimelineState, colors: Colors): void {

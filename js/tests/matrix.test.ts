@@ -22,6 +22,7 @@ function drawn(matrix: StepMatrix, more: Partial<MapState> = {}, gutter = 0): No
     to: matrix.columns,
     columnMeans: new Float32Array(matrix.columns),
     rowMeans: new Float32Array(matrix.ranks.length).fill(1),
+    longer: matrix.sampledLonger,
     findings: [],
     step: null,
     rank: null,
@@ -53,6 +54,38 @@ describe("what a cell rests on", () => {
     const notes = drawn(matrix);
     expect(notes.circles).toBe(20 + 1);
     expect(notes.texts.map((t) => t.text)).toContain("exact (sampled)");
+  });
+
+  it("says how much longer the steps are that are looked at, but not where they are as long as others", () => {
+    const told = (extra: number) => {
+      const matrix = new StepMatrix(1 << 16);
+      for (let step = 0; step < 80; step++) {
+        matrix.set("exposed", 0, step, 1);
+        matrix.set("step", 0, step, 10 + (step % 3) * 0.01 + (step % 8 ? 0 : extra));
+        matrix.witness(0, step, step % 8 ? ESTIMATED : RECORDED);
+      }
+      return drawn(matrix, { longer: matrix.sampledLonger })
+        .texts.map((t) => t.text)
+        .filter((text) => text.startsWith("exact"));
+    };
+    expect(told(0.7)).toEqual(["exact (sampled; these steps take 7 % longer)"]);
+    expect(told(0)).toEqual(["exact (sampled)"]);
+    expect(told(-3)).toEqual(["exact (sampled)"]);
+  });
+
+  it("does not blame sampling for steps that a profiler slowed", () => {
+    const matrix = new StepMatrix(1 << 16);
+    for (let step = 0; step < 80; step++) {
+      matrix.set("exposed", 0, step, 1);
+      matrix.set("step", 0, step, step < 48 ? 10 : 30);
+      matrix.witness(0, step, step % 4 && step < 48 ? ESTIMATED : RECORDED);
+    }
+    expect(matrix.sampledLonger).toBeGreaterThan(1);
+    const plain = drawn(matrix).rects;
+    for (let step = 48; step < 80; step++) matrix.slow(step);
+    expect(matrix.sampledLonger).toBe(0);
+    // Each has a line under it.
+    expect(drawn(matrix).rects - plain).toBe(32);
   });
 
   it("is the best of the steps that share a column", () => {

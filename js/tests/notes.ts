@@ -14,10 +14,14 @@ export class Notes implements Pen {
   readonly texts: Note[] = [];
   circles = 0;
   lines = 0;
+  rects = 0;
 
-  rect(): void {}
   frame(): void {}
   raster(): void {}
+
+  rect(): void {
+    this.rects++;
+  }
 
   line(): void {
     this.lines++;

@@ -29,6 +29,7 @@ function shown(matrix: MapState["matrix"], ranks: number): MapState {
     to: 1,
     columnMeans: new Float32Array(0),
     rowMeans: new Float32Array(0),
+    longer: Number.NaN,
     findings: [],
     step: null,
     rank: null,
@@ -282,6 +283,19 @@ describe("a rank that begins the step late", () => {
 });
 
 describe("a table", () => {
+  it("lets rows go of steps that are far behind, however few the rows are", () => {
+    const store = new TableStore({ rank: "i32", step: "i32" }, 1_000_000);
+    for (let step = 0; step < 60_000; step += 100) {
+      const steps = Int32Array.from({ length: 100 }, (_, i) => step + i);
+      store.append({ length: 100, columns: { rank: new Int32Array(100), step: steps }, lists: {} }, 10_000);
+    }
+    for (const step of [50_000, 59_999]) expect(store.holds(step)).toBe(true);
+    expect(store.holds(10_000)).toBe(false);
+    // A segment goes as a whole, so up to one more is kept.
+    expect(store.total).toBeLessThanOrEqual(10_000 + 2 * 16_384);
+    expect(store.total + store.evicted).toBe(60_000);
+  });
+
   it("lets the oldest rows go and finds those of a step in one pass", () => {
     const store = new TableStore({ rank: "i32", step: "i32" }, 50_000);
     for (let step = 0; step < 400; step++) {

@@ -40,6 +40,7 @@ export class MapPanel implements Panel {
     version: number;
     at: number;
     range: MapState["range"];
+    longer: number;
     columnMeans: Float32Array;
     rowMeans: Float32Array;
     order: number[];
@@ -144,6 +145,7 @@ export class MapPanel implements Panel {
       version: matrix.version,
       at: now,
       range: matrix.range(this.metric),
+      longer: matrix.sampledLonger,
       columnMeans,
       rowMeans,
       ...this.ordered(rowMeans),
@@ -274,8 +276,15 @@ export class MapPanel implements Panel {
       `rank ${rank}, step ${integer(step)}${matrix.stride > 1 ? ` to ${integer(step + matrix.stride - 1)}` : ""}`,
       `${label.toLowerCase()} ${number(value)}${unit ? ` ${unit}` : ""}`,
       `${Number.isNaN(took) ? "" : `step ${duration(took)}, `}${seen}`,
+      ...(this.slowed(step) ? ["slowed by looking: a profiler window or another probe of ours"] : []),
       ...[this.blockNames().get(rank)].filter((name) => name !== undefined).map((name) => `${this.group} ${name}`),
     ];
+  }
+
+  /** Whether a probe of ours slowed a step of the cell that begins with this one. */
+  private slowed(first: number): boolean {
+    const { slowed, stride } = this.context.model.matrix;
+    return slowed.size > 0 && Array.from({ length: stride }, (_, i) => first + i).some((step) => slowed.has(step));
   }
 
   private choose(row: number, column: number): void {

@@ -7,10 +7,11 @@ import { clocks } from "../facts";
 import { duration, fixed, integer, plural } from "../format";
 import { clip, total } from "../intervals";
 import { laneRows, spanAt } from "../lanerows";
+import { LEFT } from "../margins";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import type { Lane, StepView } from "../stepview";
 import { place, Surface } from "../surface";
-import { costliest, drawTimeline, type Layout, LEFT, layout, minimapTime, nearest } from "../timelinedraw";
+import { costliest, drawTimeline, type Layout, layout, minimapTime, nearest } from "../timelinedraw";
 import { collectiveWords, legend, timelineCsv } from "../timelinewords";
 
 const MOST_LANES = 32;
@@ -118,7 +119,8 @@ export class TimelinePanel implements Panel {
     const shown = this.lanes(view).length;
     const few = shown < view.lanes.length ? ` · ${shown} of ${plural(view.lanes.length, "rank")}, the latest first` : "";
     const follow = this.context.following ? " · newest" : "";
-    return `${duration(view.end - view.start)} · ${clock}${few}${follow}${missing ? ` · ${missing}` : ""}`;
+    const slowed = view.lanes.some((lane) => lane.slowed) ? " (slowed by looking)" : "";
+    return `${duration(view.end - view.start)}${slowed} · ${clock}${few}${follow}${missing ? ` · ${missing}` : ""}`;
   }
 
   /** All ranks, or the selected and those that came last most where they are too many. */
