@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ _LINES = 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand: exit 0, or 2 with one line on stderr where it can't be done."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         options.run(options)
     except DtscopeError as error:
@@ -59,6 +60,7 @@ def _collect(options: Namespace) -> None:
     def began(endpoint: str) -> None:
         print(f"listening at {endpoint}, writing to {options.dir}", flush=True)
 
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     transport.collect(options.listen, options.dir, options.keys, options.disk, options.prometheus, began=began)
 
 
@@ -75,10 +77,11 @@ def _doctor(options: Namespace) -> None:
     print(doctor.text(doctor.examine(options.pid)))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dtscope", description="See distributed PyTorch training: reports, the collector, its keys.")
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """The command's parser; help and pages derive from it."""
+    made = argparse.ArgumentParser(prog="dtscope", description="See distributed PyTorch training: reports, the collector, its keys.")
+    made.add_argument("--version", action="version", version=__version__)
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
 
     report = commands.add_parser("report", help="findings of a run, or of traces and dumps")
     report.add_argument("paths", nargs="+", metavar="PATH", help=READABLE)
@@ -100,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="what can be observed here, or of a process, and what would change it")
     doctor.add_argument("pid", type=int, nargs="?")
     doctor.set_defaults(run=_doctor)
-    return parser
+    return made
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def _process(process: Process) -> list[Check]:
             _profiler(process),
             _stacks(process),
             _files(process),
-            _remote_exec(process.python),
+            *([] if process.rank_folder else [_remote_exec(process.python)]),
             _nvml(),
             _debug_server(process),
         ]
@@ -158,6 +158,8 @@ def _hooks(process: Process) -> Check:
     installed = _startup_file(process.prefix) if process.prefix else None
     if installed is not None and not installed.ok:
         return _no("hooks", installed.reason, f"{installed.change}; then start it with DTRAINSCOPE_ENABLE=1")
+    if "RANK" not in process.environment:
+        return _no("hooks", "only ranks arm themselves, launchers and helpers never do", "")
     if value := process.environment.get("DTRAINSCOPE_ENABLE"):
         return _no("hooks", f"DTRAINSCOPE_ENABLE={value} is set; torch.distributed is not initialised yet", "wait for init_process_group")
     return _no("hooks", "not armed", "start it with DTRAINSCOPE_ENABLE=1 or =attach")
@@ -192,7 +194,8 @@ def _files(process: Process) -> Check:
 
 
 def _debug_server(process: Process) -> Check:
-    what, change = "torch.distributed.debug", "call torch.distributed.debug.start_debug_server() in the script"
+    what = "torch.distributed.debug"
+    change = "call torch.distributed.debug.start_debug_server() in the script; it needs jinja2 and tabulate"
     if found := debugserver.find(process):
         return _yes(what, f"worker server on port {found.port}: {', '.join(found.handlers)}")
     if _DEBUG_SERVER_PORT in process.listening():

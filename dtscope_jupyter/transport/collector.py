@@ -161,7 +161,9 @@ class Collector:
                 self.gate.refuse("not allowed", str(error))
                 continue
             ends[part.name] = folder.ends.get(part.name, 0)
-            self.counts.repeated += part.kind != "whole" and ends[part.name] == before
+            if part.kind != "whole" and ends[part.name] == before:
+                self.counts.repeated += 1
+                self.gate.note("a part that came before was not written again, or one that leaves a gap", self.counts.repeated)
         self.counts.bytes += len(payload)
         self._send(identity, wire.Ack(request.number, ends))
 

@@ -82,10 +82,20 @@ class Gate:
     def refuse(self, reason: str, detail: str = "") -> None:
         """Counts a refusal and logs it, each reason at most once in ten seconds."""
         self.refused[reason] += 1
-        now = time.monotonic()
-        if now - self._logged.get(reason, -_LOG_EVERY_S) >= _LOG_EVERY_S:
-            self._logged[reason] = now
+        if self._may_log(reason):
             log.warning("refused: %s%s (%d so far)", reason, f": {detail}" if detail else "", self.refused[reason])
+
+    def note(self, what: str, count: int) -> None:
+        """Logs what happens in peace as well but may be a sign of something else, at most once in ten seconds."""
+        if self._may_log(what):
+            log.info("%s (%d so far)", what, count)
+
+    def _may_log(self, what: str) -> bool:
+        now = time.monotonic()
+        due = now - self._logged.get(what, -_LOG_EVERY_S) >= _LOG_EVERY_S
+        if due:
+            self._logged[what] = now
+        return due
 
     def watch(self) -> None:
         """Counts the connections that failed, or that were closed by either side, since the last call."""
@@ -95,6 +105,8 @@ class Gate:
                 self.refuse(_FAILURES[event])
             else:
                 self.closed += 1
+                most = 2 * wire.MAX_MESSAGE_BYTES
+                self.note(f"a connection ended, by its client or for a message of more than {most} bytes", self.closed)
 
     def close(self) -> None:
         """Stops listening; what was not sent is dropped."""

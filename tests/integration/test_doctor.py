@@ -99,6 +99,14 @@ def test_rank_that_records(tmp_path: Path) -> None:
     assert checks["hooks"].reason.endswith("rank-0000")
     assert checks["profiler"].ok
     assert checks["stacks"].ok
+    assert "attach to an unarmed process" not in checks
+
+
+def test_a_launcher_is_no_rank_that_waits() -> None:
+    with _python("import torch", DTRAINSCOPE_ENABLE="1") as pid:
+        checks = _checks(pid)
+    assert not checks["rank"].ok
+    assert checks["hooks"].reason == "only ranks arm themselves, launchers and helpers never do"
 
 
 def test_process_that_listens_as_the_debug_server() -> None:

@@ -173,10 +173,12 @@ def test_hostile_file_names(collector: Collector, line: Line, tmp_path: Path, ki
     assert (tmp_path / "runs" / "run" / "rank-0000" / ".origin").read_text() == TOKEN
 
 
-def test_replayed_message(collector: Collector, line: Line, tmp_path: Path) -> None:
+def test_replayed_message(collector: Collector, line: Line, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert _works(line)
     message = wire.Ship(1, [wire.Part("grow", "log.txt", 0, 0, 4)])
-    answers = [line.ask(message, b"once")[0] for _ in range(3)]
+    with caplog.at_level(logging.INFO):
+        answers = [line.ask(message, b"once")[0] for _ in range(3)]
+    assert caplog.text.count("a part that came before was not written again") == 1
     assert all(answer == wire.Ack(1, {"log.txt": 4}) for answer in answers)
     assert (tmp_path / "runs" / "run" / "rank-0000" / "log.txt").read_bytes() == b"once"
     assert collector.counts.repeated == 2
@@ -189,14 +191,16 @@ def test_gap_is_not_written(line: Line, tmp_path: Path) -> None:
     assert not (tmp_path / "runs" / "run" / "rank-0000" / "log.txt").exists()
 
 
-def test_oversized_messages(collector: Collector, line: Line, keys: Path) -> None:
+def test_oversized_messages(collector: Collector, line: Line, keys: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert _works(line)
     answer, _ = line.ask(wire.Ship(1, []), b"x" * (2**20 + 1))
     assert isinstance(answer, wire.Refused)
     assert collector.gate.refused["oversized message"] == 1
     client = _raw(collector, keys)
-    client.send_multipart([b"", b"x" * (2**21 + 1)])
-    until(lambda: collector.gate.closed)
+    with caplog.at_level(logging.INFO):
+        client.send_multipart([b"", b"x" * (2**21 + 1)])
+        until(lambda: "for a message of more than 2097152 bytes" in caplog.text)
+    assert collector.gate.closed == 1
     client.close(linger=0)
     assert collector.counts.messages == 2
     assert _works(line)
