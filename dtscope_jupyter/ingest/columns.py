@@ -139,11 +139,16 @@ class Side:
         self.rows += len(part)
 
     def joined(self) -> Spans:
-        """All spans in order of their addition; gives the parts up."""
+        """All spans in order of their addition; gives the parts up, column by column, so that never two of all are in memory."""
         parts, self.parts = self.parts, []
         if not parts:
             return _nothing()
-        return Spans(*(np.concatenate([getattr(part, name) for part in parts]) for name in Spans.__slots__))
+        columns = []
+        for name in Spans.__slots__:
+            columns.append(np.concatenate([getattr(part, name) for part in parts]))
+            for part in parts:
+                delattr(part, name)
+        return Spans(*columns)
 
 
 @dataclass(slots=True)

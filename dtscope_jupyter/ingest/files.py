@@ -26,7 +26,7 @@ _GZIP = b"\x1f\x8b"
 _UNRELATED = ("neither a trace ", "JSON, but neither a Kineto trace ")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _RANK = re.compile(r"rank[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
-_LAST_NUMBER = re.compile(r"(\d{1,7})(?:\.[A-Za-z_]\w*)*$")
+_LAST_NUMBER = re.compile(r"(?<!\d)(\d{1,7})(?:\.[A-Za-z_]\w*)*$")
 _FLIGHT_RECORDER = re.compile(rb'"(entries|pg_config|pg_status|comm_lib_version|nccl_version)"\s*:')
 _SAMPLES = re.compile(rb"\d{9,11}(\.\d+)?\r?\n\d+, *\d+|(?=[^\n]*\bindex\b)[^\n]*\b(utilization|clocks|power|temperature|memory)\.[a-z]+")
 _NCCL_LOG = re.compile(rb"NCCL (INFO|WARN|TRACE|version)")
@@ -142,7 +142,10 @@ def identify(path: Path) -> Source:
 
 
 def rank_of(path: Path) -> int | None:
-    """The rank that a file's name tells (rank3, rank_3), or its folder's (rank-0003), or its last number (_dump_3), or None."""
+    """The rank that a file's name tells (rank3, rank_3), or its folder's (rank-0003), or its last number (_dump_3), or None.
+
+    A number of more than seven digits is a time, as in torch.profiler's worker0.1690857026123.pt.trace.json.
+    """
     for name in (path.name, path.parent.name):
         if found := _RANK.findall(name):
             return int(found[-1])

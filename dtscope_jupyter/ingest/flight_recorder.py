@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MOST_BYTES = 512 * 2**20
+_MOST_VALUES = 16 * 2**20
 _PEER = re.compile(r"(\d+)(->|<-)(\d+)")
 _TORCH_FILES = frozenset(("distributed.py", "distributed_c10d.py", "c10d_logger.py", "utils.py", "module.py", "_tensor.py", "graph.py"))
 _STATES = ("scheduled", "started", "completed")
@@ -131,6 +132,8 @@ def _part(path: Path, dump: Dump, rank: int, *, rank_given: bool) -> Part:
 
 
 def _json(data: bytes) -> Any:
+    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise Unreadable(f"more than {_MOST_VALUES >> 20} Mi values, which no dump holds: given up")
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:

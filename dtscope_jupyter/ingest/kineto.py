@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dtscope_jupyter.ingest import buckets, communication, operations, rows, steps
+from dtscope_jupyter.ingest import buckets, communication, operations, repeated, rows, steps
 from dtscope_jupyter.ingest.columns import ABSENT, Columns, SpanKind
 from dtscope_jupyter.ingest.files import Stream, Unreadable, rank_of
 from dtscope_jupyter.ingest.part import Part
@@ -31,6 +31,8 @@ Codes: TypeAlias = npt.NDArray[Any]
 _WINDOW = re.compile(r"trace-(\d{1,12})\.json(\.gz)?")
 _COPY = re.compile(r"(?P<way>[HDPA]to[HDPA])(?: \((?P<from>\w+) -> (?P<to>\w+)\))?|Copy(?P<rfrom>Host|Device)To(?P<rto>Host|Device)")
 _BASE_BOUND = 2**61
+_MOST_UNDECODABLE = 2**20
+_MOST_DIGITS = 20
 _LOADER = "enumerate(DataLoader)"
 
 
@@ -41,8 +43,11 @@ def read(path: Path, rank: int | None = None) -> Part:
         columns = Columns()
         for batch in reader.batches():
             columns.add(batch)
+            if columns.undecodable > _MOST_UNDECODABLE:
+                reader.damage = f"given up after {columns.undecodable} events that are no such thing as Kineto writes"
+                break
     if not columns.host.rows and not columns.device.rows:
-        raise Unreadable(f"no usable event among {columns.events}" + (f": {reader.damage}" if reader.damage else ""))
+        raise Unreadable(f"no usable event among {columns.events + columns.undecodable}" + (f": {reader.damage}" if reader.damage else ""))
     return _Trace(path, rank, columns, reader).part()
 
 
@@ -61,8 +66,7 @@ class _Trace:
         self.rank = told if told is not None else 0
         base = _integer(reader.around.get("baseTimeNanoseconds"))
         self.base = base if base is not None and base < _BASE_BOUND else 0
-        self.host = columns.host.joined()
-        self.device = columns.device.joined()
+        self.host, self.device, self.repeated = repeated.dropped(columns, columns.host.joined(), columns.device.joined())
         self.words = list(columns.names)
         self.texts = rows.texts(self.words)
         window = _WINDOW.fullmatch(path.name)
@@ -201,6 +205,7 @@ class _Trace:
             (columns.undecodable, "events are no such thing as Kineto writes"),
             (columns.untimed, "events have no usable ts or dur"),
             (columns.negative, "events have a negative duration"),
+            (self.repeated, "events are there again"),
         )
         notes = [self._note("damaged", f"{count} {what}: left out", count) for count, what in counts if count]
         if self.damage:
@@ -259,6 +264,7 @@ def _told(told: list[dict[str, Any]], name: str, count: int) -> pa.DictionaryArr
 
 
 def _integer(value: object) -> int | None:
+    value = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < _MOST_DIGITS else value
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
 
 

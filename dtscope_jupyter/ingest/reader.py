@@ -39,6 +39,7 @@ class Reader:
     def __init__(self, stream: Stream) -> None:
         """`stream` stands at the file's beginning."""
         self._stream = stream
+        self._bare = False
         self.around: dict[str, Any] = {}
         self.damage: str | None = None
 
@@ -72,6 +73,7 @@ class Reader:
         while len(head) <= MAX_EVENT_BYTES and (piece := self._stream.read(PIECE_BYTES)):
             head = (head + piece).removeprefix(_BYTE_ORDER_MARK).lstrip()
             if head[:1] == b"[":
+                self._bare = True
                 return head
             if match := _HEAD.search(head):
                 self._keep(head[: match.end()] + b"]}")
@@ -88,7 +90,7 @@ class Reader:
 
     def _tail(self, buffer: bytes) -> Batch:
         """The last events, with what follows the list; or what there is of them."""
-        for closing in (self._closed, Batch, lambda text: self._closed(mended(text))):
+        for closing in (Batch,) if self._bare else (self._closed, lambda text: self._closed(mended(text))):
             try:
                 return closing(buffer)
             except NO_JSON:
@@ -151,6 +153,8 @@ def _cut(text: _Text, searched: int) -> tuple[Batch, int] | None:
 
 def _salvaged(text: bytes) -> Batch:
     """The events before the first place that is no JSON, as far as a few tries find them."""
+    if (whole := _whole(text)) is not None:
+        return whole
     end = len(text)
     for _ in range(_SALVAGES):
         match = next(iter(_last_boundaries(text, end, 0)), None)
@@ -161,6 +165,19 @@ def _salvaged(text: bytes) -> Batch:
         except NO_JSON as error:
             end = min(match.start(), _position(error, match.start()))
     return Batch(b"[]")
+
+
+def _whole(text: bytes) -> Batch | None:
+    """The events up to one of the last closing braces, where the text was cut behind an event or goes on with something else."""
+    end = len(text)
+    for _ in range(_TRIES):
+        if (brace := text.rfind(b"}", 0, end)) < 0:
+            break
+        try:
+            return Batch(b"".join((memoryview(text)[: brace + 1], b"]")))
+        except NO_JSON as error:
+            end = min(brace, _position(error, brace))
+    return None
 
 
 def _last_boundaries(text: bytes | bytearray, length: int, begin: int) -> list[re.Match[bytes]]:

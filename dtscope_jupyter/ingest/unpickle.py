@@ -11,10 +11,14 @@ from __future__ import annotations
 import io
 import pickle
 import struct
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from dtscope_jupyter.ingest.files import Unreadable
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MOST_STEPS = 16 * 2**20
 _PLAIN = [
     "PROTO",
     "FRAME",
@@ -55,11 +59,23 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-class _Plain(pickle._Unpickler):  # noqa: SLF001 - the C one can't be restricted
-    """Knows the opcodes of plain values and no other."""
+def _counted(load: Callable[[Any], None]) -> Callable[[_Plain], None]:
+    def counting(self: _Plain) -> None:
+        self.left -= 1
+        if self.left < 0:
+            message = f"more than {_MOST_STEPS >> 20} Mi steps, which no dump needs: given up"
+            raise pickle.UnpicklingError(message)
+        load(self)
 
+    return counting
+
+
+class _Plain(pickle._Unpickler):  # noqa: SLF001 - the C one can't be restricted
+    """Knows the opcodes of plain values and no other, and takes so many and no more: a byte may ask for 64 of memory."""
+
+    left = _MOST_STEPS
     dispatch: ClassVar[dict[int, Any]] = {
-        code[0]: pickle._Unpickler.dispatch[code[0]]  # noqa: SLF001
+        code[0]: _counted(pickle._Unpickler.dispatch[code[0]])  # noqa: SLF001
         for code in (getattr(pickle, name) for name in _PLAIN)
     }
 

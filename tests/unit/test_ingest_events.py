@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ingest_files import GLOO, event, trace
+from ingest_files import GLOO, event, kernel, trace
 
 from dtscope_jupyter import ingest
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.ingest import columns, events, files, reader
+from dtscope_jupyter.ingest import columns, events, files, kineto, reader
 
 SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NAMES = st.sampled_from(["aten::mm", "}, {", '"}],[{', "ab\\", "\u00e9\n", "", "x" * 300, '"traceEvents": ['])
@@ -258,3 +258,31 @@ def test_shuffled_events_give_the_same_figures(tmp_path: Path) -> None:
     mixed, plain = (ingest.read([p]).tables for p in (path, GLOO / "rank0.json.gz"))
     assert mixed["steps"].to_pylist() == plain["steps"].to_pylist()
     assert mixed["collectives"].to_pylist() == plain["collectives"].to_pylist()
+
+
+def test_a_trace_of_nothing_but_odd_events_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes as long as ten that are none: a small file may hold a thousand million."""
+    monkeypatch.setattr(kineto, "_MOST_UNDECODABLE", 1000)
+    good = json.dumps(kernel("k", 1, 1, 1))
+    for begin, found in (("", None), (f"{good},", 1)):
+        path = tmp_path / "rank0.json"
+        path.write_text('{"schemaVersion": 1, "traceEvents": [' + begin + "{}," * 600_000 + "{}]}")
+        if found is None:
+            with pytest.raises(DtscopeError, match=r"given up after \d+ events that are no such thing as Kineto writes"):
+                ingest.read([path])
+        else:
+            tables = ingest.read([path]).tables
+            assert len(tables["spans"]) == found
+            assert any("given up after" in text for text in tables["notes"]["text"].to_pylist())
+
+
+@pytest.mark.parametrize("tail", ["", ",", "\n,\n", "]", "]\n", ",]}", "]}[1]", '], "traceName": "x'])
+def test_a_trace_that_ends_behind_an_event_loses_none(tmp_path: Path, tail: str) -> None:
+    """Cut there, or with a comma too many, or with something else behind it."""
+    whole = json.dumps(trace([kernel("k", 10.0 * n, 1, n) for n in range(9)]))
+    path = tmp_path / "rank0.json"
+    path.write_text(whole[: whole.index('], "traceName"')] + tail)
+    tables = ingest.read([path]).tables
+    assert len(tables["spans"]) == 9
+    damage = [row["text"] for row in tables["notes"].to_pylist() if row["kind"] == "damaged"]
+    assert damage == ["the JSON ends early or is damaged: the 9 whole events before are used"]

@@ -180,3 +180,15 @@ def test_ranks_of_dumps_and_traces_meet(tmp_path: Path) -> None:
     pickled(tmp_path / "_dump_1", dump([entry(1, 10)]))
     found = ingest.read([tmp_path])
     assert {table.column("rank").to_pylist()[0] for table in found.tables.values() if table.num_rows} == {1}
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("worker0.1690857026123.pt.trace.json", None), ("node1_4711.1690857026123456789.pt.trace.json.gz", None),
+        ("trace.20260101.json", None),
+        ("rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz", 34), ("trace_3.json", 3), ("step_100_rank2.json", 2), ("_dump_1234567", 1234567),
+    ],
+)  # fmt: skip
+def test_a_time_in_a_name_is_no_rank(name: str, rank: int | None) -> None:
+    assert files.rank_of(Path("folder") / name) == rank

@@ -19,7 +19,7 @@ from ingest_files import GLOO, dump, entry, pickled
 
 from dtscope_jupyter import ingest
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.ingest import files, flight_recorder
+from dtscope_jupyter.ingest import files, flight_recorder, unpickle
 from dtscope_jupyter.ingest.files import Unreadable
 from dtscope_jupyter.ingest.unpickle import plain_value
 
@@ -230,6 +230,23 @@ def test_a_pickle_with_anything_but_plain_values_is_refused(tmp_path: Path, data
 def test_a_huge_memo_index_costs_no_memory() -> None:
     """The C unpickler would set aside 64 GiB for this."""
     assert plain_value(b"\x80\x02Nr\xff\xff\xff\xff.") is None
+
+
+@pytest.mark.parametrize("unit", [b"]", b"]a", b"N", b"(", b"}"])
+def test_a_pickle_of_endless_values_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: bytes) -> None:
+    """A byte of it would take 64 of memory."""
+    monkeypatch.setattr(unpickle._Plain, "left", 10_000)
+    path = tmp_path / "_dump_0"
+    path.write_bytes(b"\x80\x04]" + unit * 20_000 + b".")
+    with pytest.raises(DtscopeError, match="no whole pickle: more than 16 Mi steps, which no dump needs: given up"):
+        ingest.read([path])
+
+
+def test_json_of_endless_values_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "_dump_0.json"
+    path.write_bytes(b'{"entries": [' + b"[]," * 9_000_000 + b"[]]}")
+    with pytest.raises(DtscopeError, match="more than 16 Mi values, which no dump holds: given up"):
+        ingest.read([path])
 
 
 @settings(max_examples=150, deadline=None)

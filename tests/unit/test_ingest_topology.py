@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dtscope_jupyter import ingest
 from dtscope_jupyter.ingest import nccl_log, topology
 from dtscope_jupyter.ingest.files import Unreadable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAIR = """<system version="1">
   <cpu numaid="0" arch="x86_64" vendor="AuthenticAMD">
@@ -136,3 +136,84 @@ def test_xml_nested_without_end_is_refused(tmp_path: Path) -> None:
     path.write_text("<system><cpu>" + "<pci>" * 1000 + "</pci>" * 1000 + "</cpu></system>")
     with pytest.raises(Unreadable, match="nested deeper than 64"):
         topology.read_topology(path)
+
+
+OLD = """NCCL version 2.10.3+cuda11.3
+n1:10:10 [0] NCCL INFO Using network AWS Libfabric
+n1:10:20 [0] NCCL INFO CPU/0 (1/1/2)
+n1:10:20 [0] NCCL INFO + PCI[12.0] - GPU/1A000 (0)
+n1:10:20 [0] NCCL INFO               + NVL[132.0] - NVS/0
+n1:10:20 [0] NCCL INFO Channel 00/02 :    0   1
+n1:10:20 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1
+n1:11:21 [1] NCCL INFO Trees [0] -1/-1/-1->1->0 [1] -1/-1/-1->1->0
+n1:10:20 [0] NCCL INFO Latency/AlgBw |    Tree/    LL |    Tree/Simple |    Ring/    LL |    Ring/Simple |
+n1:10:20 [0] NCCL INFO  Max NThreads |            512 |            512 |            512 |            512 |
+n1:10:20 [0] NCCL INFO     AllReduce |     6.8/  7.9 |    28.0/  0.0 |     6.6/  6.0 |    16.8/ 62.4 |
+n1:10:20 [0] NCCL INFO Channel 00 : 0[1a000] -> 1[1b000] via direct shared memory
+n1:10:20 [0] NCCL INFO Channel 01 : 0[1a000] -> 1[1b000] [send] via NET/AWS Libfabric/0/GDRDMA
+n1:11:21 [1] NCCL INFO Channel 00 : 1[1b000] -> 0[1a000] via P2P/IPC/read comm 0x7f1 nRanks 02
+n1:10:20 [0] NCCL INFO 2 coll channels, 0 nvls channels, 2 p2p channels, 2 p2p channels per peer
+n1:10:20 [0] NCCL INFO comm 0x7f0 rank 0 nranks 2 cudaDev 0 busId 1a000 - Init COMPLETE
+n1:11:21 [1] NCCL INFO comm 0x7f1 rank 1 nranks 2 cudaDev 1 busId 1b000 - Init COMPLETE
+n1:10:20 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo 1 proto 0 time 12.5
+"""
+NEW = """[2026-11-30 01:02:03] n1:10:20 [0] NCCL INFO comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0xab - Init START
+n1:10:20 [0] NCCL INFO Assigned NET plugin Socket to comm
+n1:10:20 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read
+n1:10:20 [0] NCCL INFO 24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels, 32 p2p channels per peer
+n1:10:20 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 60 commId 0xab - Init COMPLETE
+n1:10:20 [0] NCCL INFO AllReduce: 4096 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}
+"""
+
+
+def test_a_log_of_before_communicators_had_names(tmp_path: Path) -> None:
+    """Only Init COMPLETE names the communicator, each process by its own pointer, after all that it has set up."""
+    (tmp_path / "x.log").write_text(OLD)
+    graph = nccl_log.read(tmp_path / "x.log")
+    told = graph.graph
+    (only,) = told["communicators"]
+    assert (told["version"], told["network"], only["size"], only["channels"], only["nvls_channels"]) == (
+        "2.10.3+cuda11.3", "AWS Libfabric", 2, 2, 0,
+    )  # fmt: skip
+    assert only["ranks"] == {0: "GPU/0-1a000", 1: "GPU/0-1b000"}
+    assert only["rings"] == {0: [0, 1]}
+    assert only["trees"] == {0: [(0, 1)], 1: [(0, 1)]}
+    ways = [(each["source"], each["transport"]) for each in only["connections"]]
+    assert ways == [(0, "SHM"), (0, "NET/AWS Libfabric/0/GDRDMA"), (1, "P2P/IPC/read")]
+    tuned = {(row["algorithm"], row["protocol"]): (row["latency_us"], row["bandwidth"]) for row in only["tuning"]}
+    assert tuned == {("tree", "ll"): (6.8, 7.9), ("ring", "ll"): (6.6, 6.0), ("ring", "simple"): (16.8, 62.4)}
+    assert only["choices"] == [{"operation": "all_reduce", "bytes": 4096, "algorithm": "ring", "protocol": "ll", "channels": None}]
+    assert set(graph.edges) == {("CPU/0-0", "GPU/0-1a000", 0), ("GPU/0-1a000", "NVS/0-0", 0)}
+    assert graph.nodes["GPU/0-1a000"]["rank"] == 0
+
+
+def test_a_log_with_times_plugins_and_nvls(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text(NEW)
+    graph = nccl_log.read(tmp_path / "x.log").graph
+    (only,) = graph["communicators"]
+    assert (graph["network"], only["id"], only["channels"], only["nvls_channels"]) == ("Socket", "0xab", 24, 16)
+    assert only["connections"] == [{"source": 0, "destination": 1, "channel": 0, "transport": "P2P/CUMEM/read"}]
+    assert only["choices"] == [{"operation": "all_reduce", "bytes": 4096, "algorithm": "nvls", "protocol": "simple", "channels": 16}]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([OLD, NEW]), st.data())
+def test_spoilt_logs_give_a_graph_or_one_line(text: str, data: st.DataObject) -> None:
+    for _ in range(data.draw(st.integers(1, 8))):
+        place = data.draw(st.integers(0, len(text)))
+        text = text[:place] + data.draw(st.sampled_from(["9" * 5000, "-", "/", "[", " ", "|", "\n", "\0", "é", "zz"])) + text[place:]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.log"
+        path.write_text(text)
+        found = _graph_or_reason(path)
+    if isinstance(found, str):
+        assert len(found.splitlines()) == 1
+    else:
+        assert {"rings", "trees"} <= set(found.graph) or not found.graph["communicators"]
+
+
+def _graph_or_reason(path: Path) -> topology.Graph | str:
+    try:
+        return nccl_log.read(path)
+    except Unreadable as error:
+        return str(error)
