@@ -3,23 +3,31 @@
 """How often the diagnosis is right, and how long it takes.
 
 usage: python benchmarks/diagnosis.py [captures] [simulated] [sampled] [injected] [clean] [live] [--runs N] [--ranks N] [--first SEED]
-       [--seeds N] [--fault NAME ...]
+       [--seeds N] [--fault NAME ...] [--out FILE] [--keep FOLDER]
 
 `sampled` are simulated runs on devices of which one step in 16 has rows of its collectives, `live` times from a fault's
 beginning to its finding (`diagnosis_live.py`). `injected` rehearses each fault on 2 to 4 gloo ranks with sizes and ranks drawn at
-random, `clean` trains healthy models on 2. Both need a machine that is otherwise idle: on a busy one a rank that waits for a CPU is
-late, and that is no false alarm.
+random, `clean` trains healthy models on 2 (`clean_models.py`): an alarm of severity warning or above is false where it is no straggler
+or the programs' own clocks show an imbalance of under 5 % over the run. Both need a machine that is otherwise idle: on a busy one a
+rank that waits for a CPU is late. `--out` adds what was measured to a file, a piece for each call; `--keep` keeps the run
+directories of clean runs with an alarm.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
+import shutil
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import clean_models
+from interleaved import write
 
 import dtscope_jupyter as dts
 from dtscope_jupyter import ingest, session, simulate
@@ -27,6 +35,11 @@ from dtscope_jupyter.diagnosis import Diagnosis, Finding, diagnose
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch import RankError
 from dtscope_jupyter.simulate.scenarios import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BALANCED = 0.05
 
 CAPTURES: dict[str, tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...]] = {
     "h200/ddp_healthy": (),
@@ -42,8 +55,9 @@ CAPTURES: dict[str, tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...]] = 
 }
 
 
-def captures() -> None:
+def captures() -> dict[str, Any]:
     folder = Path(os.environ.get("DTSCOPE_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    rights = []
     print(f"{'capture':24} {'right':6} {'diagnose ms':>11}  found")
     for name, truth in CAPTURES.items():
         if not (folder / name).is_dir():
@@ -55,33 +69,36 @@ def captures() -> None:
         elapsed = (time.perf_counter() - begin) * 1e3
         said = [(each.kind, each.cause, each.ranks) for each in found.findings]
         right = len(said) == len(truth) and all(s[0] == t[0] and s[1] in t[1] and s[2] == t[2] for s, t in zip(said, truth, strict=True))
-        print(
-            f"{name:24} {'yes' if right else 'NO':6} {elapsed:11.0f}  {'; '.join(f'{k} ({c}) {list(r)}' for k, c, r in said) or 'nothing'}"
-        )
+        rights.append(right)
+        shown = "; ".join(f"{kind} ({cause}) {list(ranks)}" for kind, cause, ranks in said) or "nothing"
+        print(f"{name:24} {'yes' if right else 'NO':6} {elapsed:11.0f}  {shown}")
+    return {"captures": len(CAPTURES), "right": sum(rights)}
 
 
-def simulated(runs: int, ranks: int, first: int, sampled: int = 1) -> None:
+def simulated(runs: int, ranks: int, first: int, sampled: int = 1) -> dict[str, Any]:
     outcome: Counter[str] = Counter()
-    times = []
+    wall, cpu = [], []
     for seed in range(first, first + runs):
         program, faults = draw(seed, ranks, _STEPS_SAMPLED) if sampled > 1 else draw(seed, ranks)
         if sampled > 1:
             program |= {"sampled": sampled, "device": program["device"] or "NVIDIA H200"}
             faults = [each for each in faults if each.kind in _SHOWN_SAMPLED]
         tables = simulate.run(faults=faults, **program)
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         found = diagnose(tables)
-        times.append(time.perf_counter() - begin)
+        wall.append(time.perf_counter() - begin)
+        cpu.append(time.process_time() - used)
         verdict = judge(found, faults, ranks)
         outcome[verdict] += 1
         if verdict != "right":
             labels = [(each.kind, each.cause, each.ranks, round(each.size, 2), each.first, each.every) for each in faults]
             said = [(each.kind, each.cause, each.ranks, str(each.severity)) for each in found.findings]
-            print(f"seed {seed}: {verdict}; {labels} -> {said}")
-    print(
-        f"{runs} labelled runs of {ranks} ranks, seeds {first} to {first + runs - 1}: {dict(outcome)}, right {outcome['right'] / runs:.1%}"
-    )
-    print(f"diagnose(): median {sorted(times)[len(times) // 2]:.2f} s, longest {max(times):.2f} s")
+            print(f"seed {seed}: {verdict}; {labels} -> {said}", flush=True)
+    last = first + runs - 1
+    print(f"{runs} labelled runs of {ranks} ranks, seeds {first} to {last}: {dict(outcome)}, right {outcome['right'] / runs:.1%}")
+    print(f"diagnose(): median {sorted(wall)[runs // 2]:.2f} s, longest {max(wall):.2f} s; processor time at most {max(cpu):.2f} s")
+    seconds = {"median_s": sorted(wall)[runs // 2], "longest_s": max(wall), "longest_cpu_s": max(cpu)}
+    return {"ranks": ranks, "seeds": [first, last], "runs": runs, **outcome, **seconds}
 
 
 _STEPS_SAMPLED = 80
@@ -117,16 +134,19 @@ def train(steps: int, width: int, layers: int, batch: int) -> None:
     dist.destroy_process_group()
 
 
-def profiled(folder: Path, world_size: int, faults: list[dict[str, object]], model: tuple[int, int, int, int]) -> Diagnosis:
+def profiled(
+    folder: Path, world_size: int, faults: list[dict[str, object]], model: tuple[Any, ...], program: Callable[..., None] = train
+) -> Diagnosis:
     """The diagnosis of one recorded run; a run that the fault ends is opened all the same."""
     session.current().faults = faults
     try:
-        return dts.profile(train, nprocs=world_size, args=model, directory=folder, timeout=60, on_hang="stop").diagnose()
+        return dts.profile(program, nprocs=world_size, args=model, directory=folder, timeout=60, on_hang="stop").diagnose()
     except (DtscopeError, RankError):
         return dts.open(folder).diagnose()
 
 
-def injected(seeds: int, first: int, chosen: list[str]) -> None:
+def injected(seeds: int, first: int, chosen: list[str]) -> dict[str, Any]:
+    told_of: dict[str, Any] = {"seeds": [first, first + seeds - 1]}
     print(f"{'fault':12} {'runs':>4} {'kind, ranks':>11} {'cause':>5}")
     for fault, (kind, causes) in ((name, INJECTED[name]) for name in chosen):
         named = right = 0
@@ -149,26 +169,31 @@ def injected(seeds: int, first: int, chosen: list[str]) -> None:
             if not any(each.cause in causes for each in fits):
                 said = [(each.kind, each.cause, each.ranks, str(each.severity)) for each in found.findings]
                 print(f"  seed {seed}, {world_size} ranks, model {model}, {told}: {said}")
-        print(f"{fault:12} {seeds:4} {named / seeds:11.0%} {right / seeds:5.0%}")
+        print(f"{fault:12} {seeds:4} {named / seeds:11.0%} {right / seeds:5.0%}", flush=True)
+        told_of[fault] = {"runs": seeds, "kind_and_ranks": named, "cause": right}
+    return told_of
 
 
-def clean(runs: int, first: int) -> None:
-    alarms = 0
+def clean(runs: int, first: int, keep: Path | None) -> dict[str, Any]:
+    """Counts alarms as true or false by the programs' own clocks over the whole run."""
+    false = true = 0
     for seed in range(first, first + runs):
-        draw_from = random.Random(seed)
-        model = (
-            draw_from.choice([20, 40]),
-            draw_from.choice([64, 256, 512, 1024]),
-            draw_from.choice([2, 4, 8]),
-            draw_from.choice([16, 64, 256]),
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            found = profiled(Path(folder) / "run", 2, [], model)
-        loud = [each for each in found.findings if each.severity != "info"]
-        alarms += bool(loud)
-        for each in loud:
-            print(f"seed {seed}, model {model}: {each.sentence}")
-    print(f"{runs} clean runs of 2 gloo ranks: {alarms} with an alarm")
+        program = clean_models.drawn(seed)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            found = profiled(folder / "run", 2, [], (program, name), clean_models.train)
+            loud = [each for each in found.findings if each.severity != "info"]
+            own, cpu = clean_models.imbalance(folder)
+            verdict = "false" if own < BALANCED or any(each.kind != "straggler" for each in loud) else "true"
+            false, true = false + (bool(loud) and verdict == "false"), true + (bool(loud) and verdict == "true")
+            for each in loud:
+                there = clean_models.imbalance(folder, each.steps)
+                clocks = f"imbalance {own:.1%} by own clocks, {cpu:.1%} of CPU time; {there[0]:.1%}, {there[1]:.1%} in its steps"
+                print(f"seed {seed}, {program}: {verdict} alarm ({clocks}): {each.sentence}", flush=True)
+            if loud and keep:
+                shutil.copytree(folder, keep / str(seed), ignore=shutil.ignore_patterns("*.sock"), dirs_exist_ok=True)
+    print(f"{runs} clean runs of 2 gloo ranks, seeds {first} to {first + runs - 1}: {false} with a false alarm, {true} with a true one")
+    return {"seeds": [first, first + runs - 1], "runs": runs, "false_alarms": false, "true_alarms": true}
 
 
 def judge(found: Diagnosis, faults: list[simulate.Fault], ranks: int) -> str:
@@ -205,21 +230,34 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=300_000, help="first seed; those below 200,000 were used before")
     parser.add_argument("--fault", nargs="*", default=list(INJECTED), help="of `injected`: these alone")
     parser.add_argument("--seeds", type=int, default=10, help="injected runs a fault; five times as many clean runs")
+    parser.add_argument("--out", type=Path, help="JSON file to which what was measured is added")
+    parser.add_argument("--keep", type=Path, help="folder for the run directories of clean runs with an alarm")
     options = parser.parse_args()
-    if "captures" in options.what:
-        captures()
-    if "simulated" in options.what:
-        simulated(options.runs, options.ranks, options.first)
-    if "sampled" in options.what:
-        simulated(options.runs, options.ranks, options.first, 16)
-    if "injected" in options.what:
-        injected(options.seeds, options.first, options.fault)
-    if "clean" in options.what:
-        clean(5 * options.seeds, options.first)
-    if "live" in options.what:
-        from diagnosis_live import live
+    for what in options.what:
+        found = _measured(what, options)
+        if options.out:
+            _add(options.out, what, found)
 
-        live(options.seeds, options.first)
+
+def _measured(what: str, options: argparse.Namespace) -> dict[str, Any]:
+    if what == "captures":
+        return captures()
+    if what in ("simulated", "sampled"):
+        return simulated(options.runs, options.ranks, options.first, 16 if what == "sampled" else 1)
+    if what == "injected":
+        return injected(options.seeds, options.first, options.fault)
+    if what == "clean":
+        return clean(5 * options.seeds, options.first, options.keep)
+    from diagnosis_live import live
+
+    return live(options.seeds, options.first)
+
+
+def _add(path: Path, what: str, found: dict[str, Any]) -> None:
+    """Adds a piece to those that the file has of this table."""
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    kept.pop("machine", None)
+    write(path, {**kept, what: [*kept.get(what, []), found]})
 
 
 if __name__ == "__main__":

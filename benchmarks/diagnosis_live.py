@@ -119,8 +119,9 @@ def _times(run: Any, name: str) -> tuple[float | None, float | None]:
     return (float(begun.min()) / 1e9 if len(begun) else None), (float(last.max()) / 1e9 if len(last) else None)
 
 
-def live(seeds: int, first: int) -> None:
-    """Prints the table."""
+def live(seeds: int, first: int) -> dict[str, Any]:
+    """Prints the table and returns it, all in seconds."""
+    table: dict[str, Any] = {"seeds": [first, first + seeds - 1]}
     print(f"{'fault':12} {'runs':>4} {'shown after, s: median':>22} {'longest':>8} {'gone after, s: median':>22} {'stacks after, s':>16}")
     for name in FAULTS:
         found = [measure(name, seed) for seed in range(first, first + seeds)]
@@ -128,6 +129,8 @@ def live(seeds: int, first: int) -> None:
         cells = [f"{shown[len(shown) // 2]:.2f}" if shown else "never", f"{shown[-1]:.2f}" if shown else "-"]
         cells += [f"{each[len(each) // 2]:.2f}" if each else "-" for each in (gone, stacks)]
         missed = seeds - len(shown)
+        table[name] = {"runs": seeds, "never_shown": missed, "shown_s": shown, "gone_s": gone, "stacks_s": stacks}
         print(
             f"{name:12} {seeds:4} {cells[0]:>22} {cells[1]:>8} {cells[2]:>22} {cells[3]:>16}{f'  ({missed} never shown)' if missed else ''}"
         )
+    return table

@@ -191,13 +191,11 @@ def _beside(evidence: Evidence, code: Ints) -> Bools:
     pairs = evidence.pairs
     begin, end = pairs.last_start, np.maximum.reduceat(pairs.end, pairs.first)
     beside: Bools = np.zeros(pairs.count, dtype=bool)
-    rank_rows = np.argsort(pairs.start, kind="stable")
-    for rank in range(len(evidence.ranks)):
-        own = pairs.pair[rank_rows[pairs.rank[rank_rows] == rank]]
-        own = own[np.argsort(begin[own], kind="stable")]
-        over = (begin[own][1:] < end[own][:-1]) & (code[own][1:] != code[own][:-1])
-        beside[own[1:][over]] = True
-        beside[own[:-1][over]] = True
+    order = np.lexsort((begin[pairs.pair], pairs.rank))
+    own, rank = pairs.pair[order], pairs.rank[order]
+    over = (rank[1:] == rank[:-1]) & (begin[own][1:] < end[own][:-1]) & (code[own][1:] != code[own][:-1])
+    beside[own[1:][over]] = True
+    beside[own[:-1][over]] = True
     return beside
 
 

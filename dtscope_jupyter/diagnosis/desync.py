@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 _EVEN = ("all_reduce", "broadcast", "reduce")
 """Operations whose buffers must be alike on all ranks; gathers and scatters may be uneven."""
 _AHEAD = 8
+_ITEM_BYTES = 4
 _GLOO_SAYS = ("Received data size doesn't match expected size", "op.preamble.length <= op.nbytes")
-_TOLERANCE = 1e-5
-"""Norms of equal float32 gradients differ less, whatever the order of summing."""
+_LEAST, _AN_ELEMENT, _MOST = 1e-5, 1e-9, 5e-3
+"""Norms of equal gradients that CPUs summed in another order, as one buffer or by parameters, differ in float32 by up to 1.5e-10 of
+themselves for each element of the largest buffer (measured from 5e4 to 6.5e6); a difference counts beyond seven times that. Devices sum
+in trees, whose order matters less than the least tolerance.
+"""
 ADVICE = {
     "operation": "Make all ranks call the same collective here: look for a condition on the rank around these lines.",
     "shape": "Make the tensors equal on all ranks: look at the batch's remainder and at slices that depend on the rank.",
@@ -183,24 +187,32 @@ def _minority(values: dict[int, Any]) -> tuple[int, ...]:
 
 def _values(evidence: Evidence) -> list[Finding]:
     """Of the groups whose ranks hold the same gradients, the first that differ; not in the last step alone, which may be torn off."""
-    norms = evidence.steps.column("synced_norm")
+    norms, tolerance = evidence.steps.column("synced_norm"), _tolerance(evidence)
     found: list[tuple[int, Ints, Ints]] = []
     for ranks in _replicas(evidence):
         rows = position(evidence.ranks, np.array(ranks))
-        apart = np.flatnonzero(_apart(norms[rows]))
+        apart = np.flatnonzero(_apart(norms[rows], tolerance))
         if len(apart) and apart[0] < len(evidence.steps.ids) - 1:
             found.append((int(apart[0]), rows, apart))
-    return [_values_finding(evidence, norms, *min(found, key=lambda each: each[0]))] if found else []
+    return [_values_finding(evidence, norms, tolerance, *min(found, key=lambda each: each[0]))] if found else []
 
 
-def _values_finding(evidence: Evidence, norms: Reals, first: int, rows: Ints, apart: Ints) -> Finding:
+def _tolerance(evidence: Evidence) -> float:
+    """By how much of themselves norms of equal gradients may differ; on CPUs by the largest buffer of the backward."""
+    if evidence.on_device:
+        return _LEAST
+    table = evidence.tables["collectives"]
+    sent = columns.is_any(table, "operation", ("all_reduce",)) & columns.is_any(table, "phase", ("backward",))
+    return float(np.clip(_AN_ELEMENT * np.nanmax(columns.reals(table, "bytes")[sent], initial=0) / _ITEM_BYTES, _LEAST, _MOST))
+
+
+def _values_finding(evidence: Evidence, norms: Reals, tolerance: float, first: int, rows: Ints, apart: Ints) -> Finding:
     shown = {int(evidence.ranks[row]): float(norms[row, first]) for row in rows if np.isfinite(norms[row, first])}
-    minority = _minority({rank: float(f"{norm:.4g}") for rank, norm in shown.items()})
+    minority = _minority(_alike(shown, tolerance))
     step = int(evidence.steps.ids[first])
-    parameter = _parameter(evidence, step)
-    equal = [int(one) for one in evidence.steps.ids[:first][_told(norms[rows, :first])]]
+    parameter = _parameter(evidence, step, tolerance)
+    equal = [int(one) for one in evidence.steps.ids[:first][np.isfinite(norms[rows, :first]).all(0)]]
     good = equal[-1] if equal else None
-    since = f"since step {step}" if good in (None, step - 1) else f"since a step between {good + 1} and {step} (in step {good} they agreed)"
     return Finding(
         kind="desync",
         cause="values",
@@ -209,27 +221,45 @@ def _values_finding(evidence: Evidence, norms: Reals, first: int, rows: Ints, ap
         confidence=0.9 if 2 * len(minority) < len(shown) else 0.75,
         cost_ms=0.0,
         steps=evidence.step_numbers(apart),
-        evidence={"step": step, "last_equal_step": good, "synced_norm": shown, "parameter": parameter},
+        evidence={
+            "step": step,
+            "last_equal_step": good,
+            "not_before": None if good is None else good + 1,
+            "synced_norm": shown,
+            "tolerance": tolerance,
+            "parameter": parameter,
+        },
         advice=ADVICE["values"],
         sentence=f"{name_ranks(minority)}: synchronised gradients differ "
         + ("from each other" if len(minority) == len(shown) else "from the others'")
-        + f" {since}"
+        + f" {_since(evidence, good, step)}"
         + (f", first seen in {parameter}." if parameter else "."),
     )
 
 
-def _told(norms: Reals) -> Bools:
-    """Steps in which two ranks or more have a norm."""
-    told: Bools = np.isfinite(norms).sum(0) > 1
-    return told
+def _since(evidence: Evidence, good: int | None, step: int) -> str:
+    """When it began, for a sentence: the step, or the interval between the last good look and the first bad one."""
+    if good is None:
+        return f"since step {step}" + (" or before, the first that was looked at" if step > evidence.steps.ids[0] else "")
+    if step == good + 1:
+        return f"since step {step}"
+    return f"since a step between {good + 1} and {step} (in step {good} they agreed)"
 
 
-def _apart(norms: Reals) -> Bools:
+def _alike(values: dict[int, float], tolerance: float) -> dict[int, int]:
+    """The values as numbers of groups: what differs by less than the tolerance from the next is one group."""
+    order = sorted(values, key=lambda rank: values[rank])
+    sizes = np.array([values[rank] for rank in order])
+    group = np.concatenate(([0], np.cumsum(np.diff(sizes) > tolerance * np.abs(sizes[1:]))))
+    return dict(zip(order, group.tolist(), strict=True))
+
+
+def _apart(norms: Reals, tolerance: float) -> Bools:
     known = np.where(np.isfinite(norms), norms, np.nan)
     several = np.isfinite(known).sum(0) > 1
     apart = np.zeros(norms.shape[1], dtype=bool)
     low, high = np.nanmin(known[:, several], axis=0), np.nanmax(known[:, several], axis=0)
-    apart[several] = high - low > _TOLERANCE * np.abs(high)
+    apart[several] = high - low > tolerance * np.abs(high)
     return apart
 
 
@@ -251,14 +281,14 @@ def _replicas(evidence: Evidence) -> list[tuple[int, ...]]:
     return [ranks for ranks in sorted(groups) if len(ranks) > 1 and set(ranks) <= present]
 
 
-def _parameter(evidence: Evidence, step: int) -> str | None:
+def _parameter(evidence: Evidence, step: int, tolerance: float) -> str | None:
     """The first parameter whose synchronised norms differ at the step."""
     table = evidence.tables["gradients"]
     chosen = (columns.ints(table, "step") == step) & np.isfinite(columns.reals(table, "synced_norm"))
     ids, norms = columns.ints(table, "parameter_id")[chosen], columns.reals(table, "synced_norm")[chosen]
     for one in np.unique(ids).tolist():
         own = norms[ids == one]
-        if own.max() - own.min() > _TOLERANCE * abs(own.max()):
+        if own.max() - own.min() > tolerance * abs(own.max()):
             return parameter_name(evidence, one)
     return None
 

@@ -23,6 +23,7 @@ PAID = 1.25
 """Waiting kernels slow the compute beside them, so that the exposed wait shows only part of a delay (H200: 0.8)."""
 _CONFIRMS, _KNOWN = 0.5, 0.5
 _FEW = 6
+_TWO_ERRORS = 2 * 1.2533 * 1.4826
 _SIGMAS_OF_HALF, _SIGMAS_OF_FEW = 1.349, 1.7
 """Width of the shortest half of normal samples, and the range of three of them, in standard deviations."""
 
@@ -145,6 +146,18 @@ def rhythm(steps: Ints) -> int:
     gaps = np.diff(steps)
     even = len(gaps) > 1 and gaps[0] > 1 and bool((gaps == gaps[0]).all())
     return int(gaps[0]) if even else 0
+
+
+def surely(values: Reals) -> float:
+    """The median less two of its standard errors, 1.2533 sigma / sqrt(n) with sigma by the median deviation; NaN where nothing is known.
+
+    One far value counts as one.
+    """
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return float("nan")
+    middle = float(np.median(known))
+    return middle - _TWO_ERRORS * float(np.median(np.abs(known - middle))) / float(np.sqrt(len(known)))
 
 
 def positive(values: Reals) -> Bools:

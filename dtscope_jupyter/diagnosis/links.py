@@ -160,7 +160,7 @@ def _in_topology(topology: nx.MultiGraph[str]) -> Known | None:
 
 
 def _by_model(evidence: Evidence) -> Known | None:
-    names = {name for name in evidence.tables["devices"]["name"].to_pylist() if name}
+    names = {name for name in evidence.tables["devices"]["name"].unique().to_pylist() if name}
     if len(names) != 1:
         return None
     name = names.pop()
@@ -173,6 +173,6 @@ def _by_model(evidence: Evidence) -> Known | None:
 def hosts(evidence: Evidence, ranks: tuple[int, ...]) -> int:
     """Hosts that the ranks are on, as `clocks` tells; 0 where it doesn't."""
     table = evidence.tables["clocks"]
-    rank = columns.ints(table, "rank")
-    names = table["boot_id"].to_pylist() if table["boot_id"].null_count == 0 else table["host"].to_pylist()
-    return len({name for name, one in zip(names, rank.tolist(), strict=True) if one in ranks and name})
+    code, names = columns.codes(table, "boot_id" if table["boot_id"].null_count == 0 else "host")
+    present = np.unique(code[np.isin(columns.ints(table, "rank"), ranks) & (code >= 0)])
+    return sum(bool(names[one]) for one in present.tolist())

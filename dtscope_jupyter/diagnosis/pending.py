@@ -106,12 +106,14 @@ def _abandoned(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, 
     timed = recorded & (columns.ints(table, "end_ns") != NONE) & (columns.ints(table, "start_ns") != NONE)
     died, usual = exits(tables), _usual_ms(table)
     found = np.zeros(len(table), dtype=bool)
+    rows, shown = np.flatnonzero(recorded & (code >= 0) & (rank >= 0)), int(rank.max(initial=0)) + 1
+    newest = np.full((len(names), shown), -1)
+    np.maximum.at(newest, (code[rows], rank[rows]), seq[rows])
     for number, name in enumerate(names):
-        mine = recorded & (code == number)
-        newest = {one: seq[mine & (rank == one)].max(initial=-1) for one in members.get(name, ())}
-        if not newest or min(newest.values()) == max(newest.values()):
+        last = {one: int(newest[number, one]) if one < shown else -1 for one in members.get(name, ())}
+        if not last or min(last.values()) == max(last.values()):
             continue
-        last = {one: int(at) for one, at in newest.items()}
+        mine = recorded & (code == number)
         dead = any(died.get(one) and at < max(last.values()) for one, at in last.items())
         long = timed & mine & (seq > min(last.values())) & (lasted > max(LEAST_S * 1e3, TIMES_USUAL * usual.get(name, 0.0)))
         found |= long | (mine & (seq == max(last.values())) & dead)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtscope_jupyter.diagnosis import blame, queue
+from dtscope_jupyter.diagnosis import blame, periodic, queue, told
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks, severity
-from dtscope_jupyter.diagnosis.late import Late, positive, rhythm, stretch
+from dtscope_jupyter.diagnosis.late import Late, others, positive, rhythm, stretch, surely
 from dtscope_jupyter.diagnosis.steps import middle
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _STEADY, _STEADY_FEW, _FEW = 0.75, 1.0, 5
 """Share of a stretch's steps in which the rank is late: all of them where they are fewer than five."""
 _SHARE, _SHARE_IMBALANCE, _SHARE_UNKNOWN, _SHARE_UNSEEN = 0.02, 0.05, 0.10, 0.25
 _MOST, _NEARLY_ALL, _PART = 0.5, 0.8, 0.6
+_IRREGULAR = ("one step", "some steps")
 _IMBALANCE = ("compute", "slow_device")
 """Ranks of healthy runs differ by a few per cent in the same work; with a host's own word for a cause less is enough."""
 _BEYOND_CHANCE = 3.0
@@ -52,7 +53,10 @@ def find(evidence: Evidence) -> list[Finding]:
     usable = np.flatnonzero(evidence.steps.usable)
     if len(evidence.ranks) < 2 or len(usable) < _FEWEST_STEPS or not evidence.pairs.count:  # noqa: PLR2004 - nobody to wait
         return []
-    found = _find(evidence, Late(evidence), usable)
+    late = Late(evidence)
+    found = _find(evidence, late, usable)
+    blamed = {rank for each in found for rank in each.ranks}
+    found += [_by_word(evidence, late, each) for each in told.find(evidence, late, usable, blamed)]
     if not np.isfinite(evidence.steps.column("thread_delay_ms")).any():
         return found
     blamed = {rank for each in found for rank in each.ranks}
@@ -60,10 +64,23 @@ def find(evidence: Evidence) -> list[Finding]:
     return [*found, *(each for each in starved if not blamed & set(each.ranks))]
 
 
+def _by_word(evidence: Evidence, late: Late, word: told.Told) -> Finding:
+    """What a host tells of its rank, as a finding."""
+    cause, coverage = blame.CATEGORIES[word.category], min(word.excess_ms / word.cost_ms, 1.0)
+    reason = blame.Reason(cause, word.category, coverage, host_bound=False, excess={word.category: word.excess_ms})
+    return _told(evidence, late, _Suspect(word.row, word.columns, "each step"), reason, word.cost_ms)
+
+
 def _find(evidence: Evidence, late: Late, usable: Ints) -> list[Finding]:
-    suspects = [suspect for row in _candidates(late, usable) if (suspect := _suspect(late, row, usable))]
+    """A delay that shows most in the step after is the fault of the step before, if that has a reason."""
+    beats = periodic.find(late, usable)
+    suspects = [suspect for row in _candidates(late, usable) if (suspect := _suspect(late, row, usable, beats.get(row)))]
     shares = _shares(late, suspects)
     findings = [_finding(evidence, late, suspect, share) for suspect, share in zip(suspects, shares, strict=True)]
+    for number, suspect in enumerate(suspects):
+        if findings[number] is None and suspect.row in beats:
+            before = np.intersect1d(suspect.columns - 1, usable)
+            findings[number] = _finding(evidence, late, replace(suspect, columns=before), shares[number])
     return [finding for finding in findings if finding is not None]
 
 
@@ -73,9 +90,9 @@ def _candidates(late: Late, usable: Ints) -> list[int]:
     return [int(row) for row in np.flatnonzero((np.nan_to_num(net) > floor).any(1))]
 
 
-def _suspect(late: Late, row: int, usable: Ints) -> _Suspect | None:
-    """Who is late by the steps' own times, unless the collectives that were recorded say otherwise."""
-    suspect = _by_steps(late, row, usable)
+def _suspect(late: Late, row: int, usable: Ints, beat: tuple[int, Ints] | None) -> _Suspect | None:
+    """Who is late by the steps' own times (`beat`: its period and its steps), unless the collectives that were recorded say otherwise."""
+    suspect = _Suspect(row, beat[1], f"every {beat[0]} steps") if beat else _by_steps(late, row, usable)
     if suspect is None:
         return None
     confirmed = late.confirmed(row, suspect.columns)
@@ -120,9 +137,13 @@ def _alone(late: Late, row: int, usable: Ints) -> _Suspect | None:
     far = np.flatnonzero(np.nan_to_num(late.net[row, usable]) > _far(late))
     if not len(far) or len(usable) < _FEW:
         return None
+    rest = np.delete(np.nan_to_num(late.net[:, usable]), row, axis=0) > _far(late)
+    rate, count = (1 + int(rest.sum())) / (1 + rest.size), len(usable)
     period = rhythm(late.evidence.steps.ids[usable[far]])
+    period = 0 if period and periodic.by_chance(len(far), len(far), rate, len(late.net) * count) else period
     pattern = f"every {period} steps" if period else ("one step" if len(far) == 1 else "some steps")
-    return _Suspect(row, usable[far], pattern, common=not period and _happens_to_all(late, row, usable, usable[far]))
+    chance = len(far) >= periodic.FEWEST and periodic.by_chance(len(far), count, rate, len(late.net))
+    return _Suspect(row, usable[far], pattern, common=not period and (chance or _happens_to_all(late, row, usable, usable[far])))
 
 
 def _happens_to_all(late: Late, row: int, usable: Ints, columns: Ints) -> bool:
@@ -156,13 +177,20 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
     share = len(suspect.columns) / int(evidence.steps.usable.sum())
     if not _tenable(suspect, reason, cost / typical, share, seen=evidence.activity.device):
         return None
+    if reason.cause in _IMBALANCE and _imbalance(evidence, late, suspect) < (_ALONE_SHARE if suspect.doubtful else _SHARE_IMBALANCE):
+        return None
+    return _told(evidence, late, suspect, reason, cost)
+
+
+def _told(evidence: Evidence, late: Late, suspect: _Suspect, reason: blame.Reason, cost: float) -> Finding:
+    typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
+    share = len(suspect.columns) / int(evidence.steps.usable.sum())
     grade = _grade(evidence, suspect, reason, cost, share)
     ranks = evidence.name(np.array([suspect.row]))
     steps = evidence.step_numbers(suspect.columns)
     excess = 0.0 if reason.cause == "unknown" else reason.excess.get(reason.category, 0.0)
-    told = max(excess, 0.0) or cost
-    what = blame.PHRASES[reason.words].format(time=milliseconds(told))
-    told_evidence = _evidence(late, suspect, reason, typical) | {"told_ms": told}
+    told_ms = max(excess, 0.0) or cost
+    what = blame.PHRASES[reason.words].format(time=milliseconds(told_ms))
     return Finding(
         kind="straggler",
         cause=reason.cause,
@@ -171,7 +199,7 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
         confidence=_confidence(len(steps), cost, late.noise, reason.coverage),
         cost_ms=cost,
         steps=steps,
-        evidence=told_evidence,
+        evidence=_evidence(late, suspect, reason, typical) | {"told_ms": told_ms},
         advice=blame.ADVICE[reason.words],
         sentence=f"{name_ranks(ranks)} is late: {what} {_when(evidence, suspect, steps)}.",
     )
@@ -186,10 +214,14 @@ def priced(finding: Finding) -> Finding:
 
 
 def _grade(evidence: Evidence, suspect: _Suspect, reason: blame.Reason, cost: float, share: float) -> Severity:
-    """By the share of a step; what comes now and then counts by its mean over all steps, unless it goes on right now."""
+    """By the share of a step; what comes now and then counts by its mean over all steps, unless it goes on right now.
+
+    What a hypervisor takes from a CPU looks like a lapse of the rank's own: a small one without the host's word is information.
+    """
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
     seen, brief = evidence.activity.device, suspect.doubtful or (reason.words == "cpu_delay" and share < _MOST)
-    if _inferred(reason) and brief and not seen:
+    lapse = suspect.pattern in _IRREGULAR and not evidence.on_device and cost * share < _SHARE_UNKNOWN * typical
+    if _inferred(reason) and (brief or lapse) and not seen:
         return Severity.INFO
     now = evidence.live and suspect.columns[-1] >= len(evidence.steps.ids) - 1
     steady = suspect.pattern == "each step" and (seen or now or not suspect.doubtful)
@@ -214,9 +246,21 @@ def _tenable(suspect: _Suspect, reason: blame.Reason, loss: float, share: float,
         return False
     if reason.words == "cpu_delay":
         return steady and loss >= _SHARE_UNKNOWN
-    if reason.cause in _IMBALANCE:
-        return loss >= (_ALONE_SHARE if suspect.doubtful else _SHARE_IMBALANCE)
     return True
+
+
+def _imbalance(evidence: Evidence, late: Late, suspect: _Suspect) -> float:
+    """How much more work the rank surely has than the others, as a share: of the step, by what was lost, beyond the scatter of its steps.
+
+    On CPUs of the others' CPU time too, whichever is less: it holds no wait for a core that something else had.
+    """
+    rows = suspect.row, suspect.columns
+    share = surely(late.cost[rows]) / float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
+    used = evidence.steps.column("thread_cpu_ms")
+    rest = others(used)
+    if evidence.on_device or not np.isfinite(used[rows] - rest[rows]).any():
+        return share
+    return min(share, surely((used - rest)[rows]) / float(np.nanmedian(rest[rows])))
 
 
 def _when(evidence: Evidence, suspect: _Suspect, steps: tuple[int, ...]) -> str:
