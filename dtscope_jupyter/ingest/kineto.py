@@ -31,7 +31,7 @@ Codes: TypeAlias = npt.NDArray[Any]
 _WINDOW = re.compile(r"trace-(\d{1,12})\.json(\.gz)?")
 _COPY = re.compile(r"(?P<way>[HDPA]to[HDPA])(?: \((?P<from>\w+) -> (?P<to>\w+)\))?|Copy(?P<rfrom>Host|Device)To(?P<rto>Host|Device)")
 _BASE_BOUND = 2**61
-_MOST_UNDECODABLE = 2**20
+_MOST_UNDECODABLE = 2**18
 _MOST_DIGITS = 20
 _LOADER = "enumerate(DataLoader)"
 
@@ -43,7 +43,7 @@ def read(path: Path, rank: int | None = None) -> Part:
         columns = Columns()
         for batch in reader.batches():
             columns.add(batch)
-            if columns.undecodable > _MOST_UNDECODABLE:
+            if columns.undecodable > max(_MOST_UNDECODABLE, columns.events):
                 reader.damage = f"given up after {columns.undecodable} events that are no such thing as Kineto writes"
                 break
     if not columns.host.rows and not columns.device.rows:

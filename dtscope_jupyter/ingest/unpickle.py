@@ -18,7 +18,7 @@ from dtscope_jupyter.ingest.files import Unreadable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MOST_STEPS = 16 * 2**20
+_MOST_STEPS = 4 * 2**20
 _PLAIN = [
     "PROTO",
     "FRAME",
