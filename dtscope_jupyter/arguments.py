@@ -29,7 +29,16 @@ class _Parser(argparse.ArgumentParser):
     """Raises one line in place of printing usage and leaving."""
 
     def error(self, message: str) -> NoReturn:
-        raise DtscopeError(f"{self.prog}: {message} (%dtscope help {self.prog.split()[-1]})")
+        raise DtscopeError(f"{self.prog}: {message}{self._hint(message)} (%dtscope help {self.prog.split()[-1]})")
+
+    def _hint(self, message: str) -> str:
+        """What may have been meant."""
+        wrong = re.search(r"unrecognized arguments: (-\S+)|invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if wrong is None:
+            return ""
+        options = [option for action in self._actions for option in action.option_strings]
+        known = options if wrong[1] else re.findall(r"[\w-]+", wrong[3])
+        return _nearest(wrong[1] or wrong[2], tuple(known))
 
 
 def size(text: str) -> int:

@@ -46,6 +46,10 @@ def _open(options: Namespace, session: Session) -> Any:
     from dtscope_jupyter.run import open as open_run
 
     session.run = open_run([path for given in options.paths for path in places.expand(given)])
+    if session.run.attempt is None:
+        notes = session.run.table("notes")
+        for text in notes.loc[(notes["kind"] == "warning") & (notes["rank"] == -1), "text"]:
+            stage.say(text)
     return session.run
 
 

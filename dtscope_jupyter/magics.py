@@ -41,6 +41,8 @@ class DtscopeMagics(Magics):
         name, options = arguments.parse(line)
         if name == "profile":
             return self._profile(line, cell, options)
+        if cell is not None and not line.strip():
+            raise DtscopeError("%%dtscope needs a subcommand: write %%dtscope profile to run the cell on every rank")
         if cell is not None:
             raise DtscopeError(f"%%dtscope {name} takes no cell: write %dtscope {name} on a line of its own")
         return commands.run(name, options, session.current())

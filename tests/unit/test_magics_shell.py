@@ -50,6 +50,10 @@ class TestBadInput:
         ("cell", "words"),
         [
             ("%dtscope opn x", ["unknown subcommand 'opn'", "did you mean open?"]),
+            ("%dtscope show timelin", ["'timelin'", "did you mean timeline?"]),
+            ("%%dtscope profile --colect steps\nx = 1", ["--colect", "did you mean --collect?"]),
+            ("%%dtscope profile --n 2\nx = 1", ["--n 2", "did you mean -n?"]),
+            ("%%dtscope\nx = 1", ["needs a subcommand", "%%dtscope profile"]),
             ("%dtscope open", ["PATH"]),
             ("%dtscope open nowhere", ["'nowhere' does not exist"]),
             ("%dtscope open 'nowhere", ["quotation"]),
@@ -184,6 +188,13 @@ def test_runs_are_counted_in_words_and_have_a_state(shell: InteractiveShell) -> 
     rundir.write_json(started.rank_path(0) / "rank.json", {"pid": 2**22 + 1, "host": socket.gethostname()})
     os.utime(started.rank_path(0) / "rank.json", (old, old))
     assert repr(overviews.runs()).splitlines()[1].endswith("  ended")
+
+
+def test_opening_a_folder_of_several_jobs_says_which_was_taken(
+    shell: InteractiveShell, captures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shell.run_cell(f"%dtscope open {captures / 'h200'}").success
+    assert "jobs lie here: this is the newest, " in capsys.readouterr().err
 
 
 def test_topology_is_among_the_panels_that_show_takes(shell: InteractiveShell, captures: Path) -> None:

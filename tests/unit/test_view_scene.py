@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,6 +100,11 @@ class TestEstimates:
         assert found.exposed.values[:, 0].tolist() == [1, 11]
         said = {name: value for name, _, value, _, _ in compare(rows(**given), rows(**given))}
         assert said["wait"] == 5
+
+    def test_the_ratio_is_that_of_all_ranks_together(self) -> None:
+        found = scene(rows(**counted(8)), None)
+        numbers = found.numbers.assign(comm_ms=[10.0, 90.0], overlap_ratio=[1.0, 0.0])
+        assert "overlap ratio 0.10 in" in measured(replace(found, numbers=numbers))
 
     def test_words_say_how_many_steps_the_ratio_is_of(self) -> None:
         assert measured(scene(rows(**counted(8)), None)).endswith("overlap ratio 0.74 in 2 timed steps of 8.")

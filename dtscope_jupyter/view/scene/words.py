@@ -46,9 +46,10 @@ def _calm(scene: Scene) -> str:
 
 
 def measured(scene: Scene) -> str:
-    """Exposed communication and overlap ratio of the mean step, where they are known."""
+    """Exposed communication of the mean step and the overlap ratio of all ranks together, where they are known."""
     numbers = scene.numbers
-    exposed, ratio = float(numbers["exposed_ms"].mean()), float(numbers["overlap_ratio"].mean())
+    exposed, weight = float(numbers["exposed_ms"].mean()), numbers["comm_ms"].where(numbers["overlap_ratio"].notna())
+    ratio = float((numbers["overlap_ratio"] * weight).sum() / weight.sum()) if weight.sum() > 0 else math.nan
     if not math.isfinite(exposed) or not (float(numbers["comm_ms"].sum()) > 0 or scene.exposed.estimated.any()):
         return "No communication with times was seen." if scene.ranks else ""
     step = float(numbers["step_ms"].mean())
