@@ -38,6 +38,8 @@ export class Surface {
       this.canvas.height = hh;
       this.canvas.style.height = `${height}px`;
     }
+    // A note has its place in the old picture.
+    if (width !== this.width) this.unhint();
     this.width = width;
     this.height = height;
     const context = this.canvas.getContext("2d")!;

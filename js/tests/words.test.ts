@@ -7,6 +7,8 @@ import { bytes, csvField, digitsFor, duration, fixed, integer, number, ranks, ro
 import { permalink, START, Trail } from "../src/history";
 import { LogStore } from "../src/logs";
 import { css, hex, inkOn, Linear, luminance, niceCeil, ramp, ticks } from "../src/scales";
+import { stepWords } from "../src/timelinewords";
+import { model } from "./capture";
 
 describe("numbers", () => {
   it.each([
@@ -60,6 +62,26 @@ describe("numbers", () => {
 
   it("name ranks as people do", () => {
     expect([ranks([3, 1, 2, 0, 7]), ranks([1, 2]), ranks([])]).toEqual(["0 to 3, 7", "1, 2", ""]);
+  });
+});
+
+describe("what the timeline says of a step", () => {
+  const run = model();
+  const rest = { shown: 4, following: false, missing: "" };
+
+  it("is how long it took, and whether we slowed it", () => {
+    const view = run.view(15)!;
+    expect(stepWords(run, 15, view, { ...rest, following: true })).toBe("85.9 ms · one clock · newest");
+    const slowed = { ...view, lanes: view.lanes.map((lane, i) => ({ ...lane, slowed: i === 2 })) };
+    expect(stepWords(run, 15, slowed, { ...rest, shown: 2 })).toBe(
+      "85.9 ms (slowed by looking) · one clock · 2 of 4 ranks, the latest first",
+    );
+  });
+
+  it("is which steps there are where it is not among them", () => {
+    expect(stepWords(run, 17, null, rest)).toBe("not in this run, whose steps are 14 to 15");
+    expect(stepWords(run, 17, null, { ...rest, missing: "asking the kernel" })).toBe("asking the kernel");
+    expect(stepWords(run, 14, null, rest)).toBe("no rank has finished this step");
   });
 });
 

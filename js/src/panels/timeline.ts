@@ -4,7 +4,7 @@
 import type { Collective } from "../collectives";
 import { button, h, say } from "../dom";
 import { clocks } from "../facts";
-import { duration, fixed, integer, plural } from "../format";
+import { duration, fixed, integer } from "../format";
 import { clip, total } from "../intervals";
 import { laneRows, spanAt } from "../lanerows";
 import { LEFT } from "../margins";
@@ -12,7 +12,7 @@ import { type Context, copyMenu, frame, type Panel } from "../panel";
 import type { Lane, StepView } from "../stepview";
 import { place, Surface } from "../surface";
 import { costliest, drawTimeline, type Layout, layout, minimapTime, nearest } from "../timelinedraw";
-import { collectiveWords, legend, timelineCsv } from "../timelinewords";
+import { collectiveWords, legend, stepWords, timelineCsv } from "../timelinewords";
 
 const MOST_LANES = 32;
 const KEYS =
@@ -83,7 +83,8 @@ export class TimelinePanel implements Panel {
     if (step === null) return;
     say(this.frame.title, `Step ${integer(step)}`);
     if (document.activeElement !== this.number) this.number.value = String(step);
-    say(this.frame.sub, this.words(view));
+    const shown = view ? this.lanes(view).length : 0;
+    say(this.frame.sub, stepWords(model, step, view, { shown, following: this.context.following, missing: this.context.missing() }));
     this.surface.root.hidden = !view;
     if (!view) return;
     if (here.find !== this.found) this.seek(here.find);
@@ -104,23 +105,6 @@ export class TimelinePanel implements Panel {
     };
     this.surface.paint(this.layout.total, (pen) => drawTimeline(pen, this.layout!, state, colors));
     this.surface.canvas.dataset.window = [from - view.start, to - view.start].map((t) => t.toFixed(3)).join();
-  }
-
-  private words(view: StepView | null): string {
-    const missing = this.context.missing();
-    if (!view) return missing || "no rank has finished this step";
-    const { hosts, uncertaintyMs } = clocks(this.context.model);
-    const clock =
-      uncertaintyMs > 0
-        ? `clocks agree to ±${duration(uncertaintyMs)}`
-        : hosts > 1
-          ? "clocks of several hosts, uncertainty unknown"
-          : "one clock";
-    const shown = this.lanes(view).length;
-    const few = shown < view.lanes.length ? ` · ${shown} of ${plural(view.lanes.length, "rank")}, the latest first` : "";
-    const follow = this.context.following ? " · newest" : "";
-    const slowed = view.lanes.some((lane) => lane.slowed) ? " (slowed by looking)" : "";
-    return `${duration(view.end - view.start)}${slowed} · ${clock}${few}${follow}${missing ? ` · ${missing}` : ""}`;
   }
 
   /** All ranks, or the selected and those that came last most where they are too many. */
