@@ -306,10 +306,12 @@ def _lost(evidence: Evidence, slow: list[_Slow]) -> Reals:
     return np.asarray(lost.max(0))
 
 
-def _passed(evidence: Evidence, columns: Ints) -> bool:
-    """Whether it is over, on one host's CPUs: there another program on the cores does the same, and is more likely."""
+def _brief(evidence: Evidence, columns: Ints) -> bool:
+    """Whether it is over, or brief in a finished run, on one host's CPUs: another program on the cores does the same, and is likelier."""
     here = not evidence.on_device and links.hosts(evidence, tuple(evidence.ranks.tolist())) <= 1
-    return here and bool((np.flatnonzero(evidence.steps.usable) > columns.max(initial=-1)).sum() >= _FEWEST)
+    usable = np.flatnonzero(evidence.steps.usable)
+    short = not evidence.live and len(columns) < _LASTING * len(usable)
+    return here and (short or bool((usable > columns.max(initial=-1)).sum() >= _FEWEST))
 
 
 def _finding(evidence: Evidence, transfers: links.Transfers, slow: list[_Slow]) -> Finding | None:
@@ -331,7 +333,7 @@ def _finding(evidence: Evidence, transfers: links.Transfers, slow: list[_Slow]) 
         kind="slow_link",
         cause=main.cause,
         ranks=ranks,
-        severity=Severity.INFO if _passed(evidence, columns) else severity(cost, typical),
+        severity=Severity.INFO if _brief(evidence, columns) else severity(cost, typical),
         confidence=main.confidence,
         cost_ms=cost,
         steps=evidence.step_numbers(columns),
