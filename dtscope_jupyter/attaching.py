@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import asking, debugserver, places, remote, rundir, stage
+from dtscope_jupyter.agent import control
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.process import Process
+from dtscope_jupyter.process import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dtscope_jupyter.run import Run
     from dtscope_jupyter.rundir import Attempt
     from dtscope_jupyter.session import Session
@@ -30,19 +30,44 @@ _POLL_S = 0.02
 class Attachment:
     """One live view, and what keeps it fed: ranks that were told to record, a collector that is followed."""
 
-    def __init__(self, attempt: Attempt, view: LiveView | None, woken: list[int], mirror: Mirror | None) -> None:
+    def __init__(self, attempt: Attempt, view: LiveView | None, watcher: Watcher, mirror: Mirror | None) -> None:
         self.attempt = attempt
         self._view = view
-        self._woken = woken
+        self._watcher = watcher
         self._mirror = mirror
 
     def end(self, why: str) -> None:
         """Ends the view; ranks that recorded only for it stop recording, the job goes on."""
         if self._mirror is not None:
             self._mirror.stop()
-        asking.ask_ranks(self.attempt, {"command": "detach"}, self._woken)
+        self._watcher.leave()
         if self._view is not None:
             self._view.finish("detached", why)
+
+
+class Watcher:
+    """Ranks that record only while somebody watches, and one who does."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        """Those that are idle begin to record, all with the same step; others are told that one more watches."""
+        self._attempt = attempt
+        self._by = {"id": uuid.uuid4().hex, "pid": os.getpid(), "started": control.started(os.getpid())}
+        replies = {rank: reply for rank, reply in asking.ask_ranks(attempt, {"command": "status"}).items() if reply.get("ok")}
+        idle = [rank for rank, reply in replies.items() if reply.get("recording") is False]
+        self._ranks = idle + [rank for rank, reply in replies.items() if reply.get("recording") and reply.get("watchers")]
+        answers = asking.ask_ranks(attempt, {"command": "attach", "hold": True, "by": self._by}, self._ranks)
+        self._begin(idle, answers)
+
+    def leave(self) -> None:
+        """Ranks that nobody else watches stop recording; the job goes on."""
+        asking.ask_ranks(self._attempt, {"command": "detach", "by": self._by}, self._ranks)
+
+    def _begin(self, idle: list[int], answers: dict[int, dict[str, Any]]) -> None:
+        """Tells the ranks that were idle which step to begin with: agent/joining.py says why."""
+        told = [(answers[rank]["sequence"], answers[rank]["step"]) for rank in idle if answers.get(rank, {}).get("ok")]
+        if told:
+            after, step = (max(numbers) for numbers in zip(*told, strict=True))
+            asking.ask_ranks(self._attempt, {"command": "begin", "after": after, "first": step + 1}, idle)
 
 
 def attach(target: str, session: Session, keys: str | None = None, run: str = "") -> None:
@@ -55,9 +80,9 @@ def attach(target: str, session: Session, keys: str | None = None, run: str = ""
     _check_format(attempt)
     if attempt.path in session.attached:
         session.attached.pop(attempt.path).end("attached again")
-    woken = _wake(attempt)
+    watcher = Watcher(attempt)
     session.run = Run.of_directory(attempt.run, attempt.number)
-    session.attached[attempt.path] = Attachment(attempt, _view(attempt, session.run), woken, mirror)
+    session.attached[attempt.path] = Attachment(attempt, _view(attempt, session.run), watcher, mirror)
 
 
 def _check_format(attempt: Attempt) -> None:
@@ -77,7 +102,7 @@ def detach(session: Session) -> int:
 
 def of_process(pid: int) -> Attempt:
     """Where a process, or one that it started, records; else what its debug server tells now, as a run of its own; else it is armed."""
-    for member in _family(pid):
+    for member in family(pid):
         try:
             folder = member.rank_folder
         except PermissionError as error:
@@ -89,9 +114,9 @@ def of_process(pid: int) -> Attempt:
         if folder is not None:
             return _attempt(folder.parent)
     try:
-        if debugserver.find(Process(pid)) is not None:
-            return rundir.attempts(debugserver.take(pid, places.folder()))[-1]
-        armed = remote.arm(_family(pid), Path(places.working_directory()) / places.FOLDER)
+        if servers := debugserver.servers(pid):
+            return rundir.attempts(debugserver.write(servers, f"pid-{pid}", places.folder()))[-1]
+        armed = remote.arm(family(pid), Path(places.working_directory()) / places.FOLDER)
         if armed is not None:
             return _attempt(armed.parent)
     except (FileNotFoundError, ProcessLookupError, PermissionError) as error:
@@ -99,32 +124,9 @@ def of_process(pid: int) -> Attempt:
     raise DtscopeError(f"process {pid} records no run: start it with DTRAINSCOPE_ENABLE=1 or =attach; %dtscope doctor {pid} tells more")
 
 
-def _family(pid: int) -> Iterator[Process]:
-    import psutil
-
-    yield Process(pid)
-    try:
-        children = psutil.Process(pid).children(recursive=True)
-    except psutil.Error:
-        return
-    for child in children:
-        try:
-            yield Process(child.pid)
-        except DtscopeError:
-            continue
-
-
 def _attempt(path: Path) -> Attempt:
     run = path.parent if path.name.startswith("attempt-") else path
     return next(attempt for attempt in reversed(rundir.attempts(run)) if attempt.path == path)
-
-
-def _wake(attempt: Attempt) -> list[int]:
-    """Ranks that are armed but don't record begin to; those."""
-    replies = asking.ask_ranks(attempt, {"command": "status"})
-    idle = [rank for rank, reply in replies.items() if reply.get("ok") and reply.get("recording") is False]
-    asking.ask_ranks(attempt, {"command": "attach"}, idle)
-    return idle
 
 
 def _view(attempt: Attempt, run: Run) -> LiveView | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import rundir
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.process import Process
+from dtscope_jupyter.process import Process, family
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,24 +55,42 @@ def find(process: Process) -> DebugServer | None:
     return None
 
 
+def servers(pid: int) -> dict[int, DebugServer]:
+    """By rank, the worker servers of a process and of those that it started: a rank's own, or a launcher's ranks'."""
+    found: dict[int, DebugServer] = {}
+    for process in family(pid):
+        try:
+            server = find(process)
+            rank = int(process.environment.get("RANK", "0"))
+        except (OSError, ValueError):
+            continue
+        if server is not None:
+            found.setdefault(rank, server)
+    return found
+
+
 def take(pid: int, into: Path) -> Path:
-    """Writes what the debug server of a rank tells into a new run directory in `into`, for `open`; DtscopeError where there is none."""
-    process = Process(pid)
-    server = find(process)
-    if server is None:
+    """Writes what the debug servers of `servers(pid)` tell into a new run directory in `into`; DtscopeError where there are none."""
+    found = servers(pid)
+    if not found:
         raise DtscopeError(f"process {pid} has no debug server; call torch.distributed.debug.start_debug_server() in the script")
-    environment = process.environment
-    rank, world_size = int(environment.get("RANK", "0")), int(environment.get("WORLD_SIZE", "1"))
-    recorder, stacks = server.flight_recorder(), server.stacks()
-    meta: dict[str, Any] = {"name": f"process {pid}", "world_size": world_size, "created_ns": time.time_ns(), "launcher": "debug server"}
-    attempt = rundir.create_attempt(into / f"{time.strftime('%Y%m%d-%H%M%S')}-pid-{pid}", meta)
-    folder = attempt.rank_path(rank)
-    folder.mkdir(mode=0o700)
-    rundir.write_json(folder / "rank.json", {"rank": rank, "world_size": world_size, "pid": pid})
-    for name, data in (("flight_recorder-000000.json", recorder), ("stacks-000000.txt", stacks)):
-        path = folder / name
-        path.touch(mode=0o600)
-        path.write_bytes(data)
+    return write(found, f"pid-{pid}", into)
+
+
+def write(found: dict[int, DebugServer], name: str, into: Path) -> Path:
+    """As `take`, for servers that were found; all are asked before anything is written."""
+    told = {rank: (server.flight_recorder(), server.stacks()) for rank, server in found.items()}
+    world_size = max(int(server.process.environment.get("WORLD_SIZE", "1")) for server in found.values())
+    meta: dict[str, Any] = {"name": name, "world_size": world_size, "created_ns": time.time_ns(), "launcher": "debug server"}
+    attempt = rundir.create_attempt(into / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}", meta)
+    for rank, (recorder, stacks) in told.items():
+        folder = attempt.rank_path(rank)
+        folder.mkdir(mode=0o700)
+        rundir.write_json(folder / "rank.json", {"rank": rank, "world_size": world_size, "pid": found[rank].process.pid})
+        for file, data in (("flight_recorder-000000.json", recorder), ("stacks-000000.txt", stacks)):
+            path = folder / file
+            path.touch(mode=0o600)
+            path.write_bytes(data)
     return attempt.run
 
 

@@ -8,9 +8,13 @@ import contextlib
 import re
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dtscope_jupyter import rundir
 from dtscope_jupyter.errors import DtscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Process:
@@ -87,3 +91,17 @@ class Process:
 
     def _read(self, name: str) -> str:
         return (self.proc / name).read_text(errors="replace")
+
+
+def family(pid: int) -> Iterator[Process]:
+    """A process, and those that it started, as far as they live; DtscopeError where there is none of that pid."""
+    import psutil
+
+    yield Process(pid)
+    try:
+        children = psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return
+    for child in children:
+        with contextlib.suppress(DtscopeError):
+            yield Process(child.pid)

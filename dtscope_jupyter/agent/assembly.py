@@ -53,6 +53,7 @@ def _collectors(agent: Agent) -> None:
     discovery = agent.discovery = Discovery(agent, steps)
     steps.on_backward.append(discovery.look)
     agent.drains.append(steps.collect)
+    agent.progress.on_join.append(lambda step: agent.cost.begin_anew(step - 1))  # which closes now
     faults = Faults(agent, agent.config.faults) if agent.config.faults else None
     buckets = _add_collectives(agent, steps, discovery, faults) if "collectives" in collect else None
     if faults is not None:

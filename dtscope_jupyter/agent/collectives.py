@@ -87,8 +87,11 @@ class Collectives(Collector):
             self._streams.install(self._patches)
 
     def stop(self) -> None:
-        """Takes the hooks off, and lets the runtime's threads tell of the last ends."""
+        """Takes the hooks off."""
         self._patches.undo()
+
+    def settle(self) -> None:
+        """Lets the runtime's threads tell of the last ends."""
         deadline = now() + _LAST_ENDS_NS
         while now() < deadline and not all(operation.end or operation.failed for operation in tuple(self._pending)):
             time.sleep(0.002)

@@ -26,5 +26,8 @@ class Collector:
     def stop(self) -> None:
         """Takes the hooks off, or makes them pass through."""
 
+    def settle(self) -> None:
+        """The hooks of all are off: waits, shortly, for what they have begun to see."""
+
     def drain(self, final: bool) -> None:  # noqa: FBT001
         """Turns raw events into rows, on the writing thread; `final` with the last call."""

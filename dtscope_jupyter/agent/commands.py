@@ -9,7 +9,8 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
-from dtscope_jupyter.agent import flight_recorder
+from dtscope_jupyter.agent import flight_recorder, joining
+from dtscope_jupyter.agent.control import started
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.core import Agent
 
 _MOST_STEPS = 100
+_MOST_STEP = 2**53
+_MOST_WATCHERS = 256
 
 
 class Commands:
@@ -26,9 +29,10 @@ class Commands:
     def __init__(self, agent: Agent) -> None:
         """For the server."""
         self._agent = agent
+        self._watchers: dict[str, tuple[Any, Any]] = {}
         self._known = {
             "status": self._status, "profile": self._profile, "stacks": self._stacks, "flight_recorder": self._flight_recorder,
-            "attach": self._attach, "detach": self._detach, "budget": self._budget,
+            "attach": self._attach, "begin": self._begin, "detach": self._detach, "budget": self._budget,
         }  # fmt: skip
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +43,7 @@ class Commands:
         return self._known[name](request)
 
     def _status(self, _request: dict[str, Any]) -> dict[str, Any]:
-        return self._agent.status()
+        return self._agent.status() | {"watchers": len(self._watchers)}
 
     def _profile(self, request: dict[str, Any]) -> dict[str, Any]:
         steps = request.get("steps", 2)
@@ -63,12 +67,31 @@ class Commands:
         path = _numbered(self._agent.config.folder, "flight_recorder", "json")
         return {"files": [written.name for written in flight_recorder.dump(path, stacks=bool(request.get("stacks", True)))]}
 
-    def _attach(self, _request: dict[str, Any]) -> dict[str, Any]:
-        self._agent.start()
-        return {"recording": self._agent.recording, "hooks_ms": self._agent.hooks_ms}
+    def _attach(self, request: dict[str, Any]) -> dict[str, Any]:
+        """`by` names who watches (id, and pid and start of its process); recording ends when the last of these detaches."""
+        by = request.get("by")
+        if isinstance(by, dict) and len(self._watchers) < _MOST_WATCHERS:
+            self._watchers[str(by.get("id"))] = by.get("pid"), by.get("started")
+        self._agent.start(joining.Joining(hold=request.get("hold") is True))
+        found = {"recording": self._agent.recording, "hooks_ms": self._agent.hooks_ms}
+        return found | {"sequence": joining.sequence(), "step": self._agent.progress.step}
 
-    def _detach(self, _request: dict[str, Any]) -> dict[str, Any]:
-        self._agent.stop()
+    def _begin(self, request: dict[str, Any]) -> dict[str, Any]:
+        after, first, joins = request.get("after"), request.get("first"), self._agent.progress.joining
+        if not (isinstance(after, int) and isinstance(first, int) and 0 <= first < _MOST_STEP):
+            raise DtscopeError(f"can't begin with step {first!r} after {after!r}; give whole numbers")
+        if joins is not None:
+            joins.told(after, first)
+        return {"waits": joins is not None}
+
+    def _detach(self, request: dict[str, Any]) -> dict[str, Any]:
+        by = request.get("by")
+        gone = {who for who, process in self._watchers.items() if not _lives(*process)}
+        gone |= {str(by.get("id"))} if isinstance(by, dict) else set(self._watchers)
+        for who in gone:
+            self._watchers.pop(who, None)
+        if not self._watchers:
+            self._agent.stop()
         return {"recording": self._agent.recording, "hooks_ms": self._agent.hooks_ms}
 
     def _budget(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -77,6 +100,11 @@ class Commands:
             raise DtscopeError(f"a budget of {value!r} is no share of step time; give more than 0, at most 1 (100%)")
         self._agent.cost.budget = float(value)
         return {"budget": float(value)}
+
+
+def _lives(pid: Any, began: Any) -> bool:
+    """Whether a watcher's process is still there; one that can't be told from here counts as if it were."""
+    return not isinstance(pid, int) or not isinstance(began, int) or started(pid) == began
 
 
 def _numbered(folder: Path, stem: str, suffix: str) -> Path:

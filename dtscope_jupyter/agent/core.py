@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.discovery import Discovery
     from dtscope_jupyter.agent.gradients import Gradients
     from dtscope_jupyter.agent.host import Host
+    from dtscope_jupyter.agent.joining import Joining
     from dtscope_jupyter.agent.window import Window
 
 _log = logging.getLogger(__name__)
@@ -69,12 +70,14 @@ class Agent:
         with contextlib.suppress(OSError):
             rundir.write_json(self.config.folder / "rank.json", self.identity)
 
-    def start(self) -> None:
-        """Installs every collector that was asked for and starts to write; idempotent."""
+    def start(self, joins: Joining | None = None) -> None:
+        """Installs every collector that was asked for and starts to write; idempotent. `joins`: in the midst of training."""
         with self._lock:
             if self.recording or self.finished:
                 return
             self.recording = True
+            self.progress.begin_anew(joins)
+            self.cost.begin_anew(self.progress.step)
             self.recorder.add("clocks", clock.row())
             self._switch(on=True)
             for drain in self.drains:
@@ -88,6 +91,8 @@ class Agent:
                 return
             self.recording = False
             self._switch(on=False)
+            for name, collector in self.collectors.items():
+                self._guard(name, collector.settle)
             self.recorder.flush(final=True)
             for drain in self.drains:
                 self.recorder.remove_source(drain)
@@ -112,7 +117,9 @@ class Agent:
         atexit.unregister(self.finish)
 
     def log(self, scalars: dict[str, float]) -> None:
-        """Rows of kind scalar in `notes`."""
+        """Rows of kind scalar in `notes`, while it records."""
+        if not self.recording:
+            return
         step = self.progress.scalar_step
         for name, value in scalars.items():
             self.recorder.note("scalar", name, float(value), step=step)

@@ -106,6 +106,13 @@ class Cost:
         self._durations.clear()
         self._choose()
 
+    def begin_anew(self, step: int) -> None:
+        """Recording goes on with this step, the same on every rank: what lies between tells nothing, an A/B cut off comes later."""
+        self._last, self._steps = 0, step
+        self._times, self._probed = ([], []), []
+        while self._next_ab < step:
+            self._next_ab *= 8
+
     def _choose(self) -> None:
         """What is done in this step: `sampled`, looked at closely; `measuring` and `timing`, this and the other hooks are timed."""
         self._comparing = not self.on_device and self._next_ab <= self._steps < self._next_ab + _AB_STEPS

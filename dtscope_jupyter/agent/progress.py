@@ -9,7 +9,8 @@ ends where gradients were reset or parameters changed before the next backward: 
 collective after that, but not before the next batch is asked for. Without any backward either, a step begins where
 a line of the program issues the same collective again.
 
-The first step begins with the first batch, backward or collective after the last sign of setting up.
+The first step begins with the first batch, backward or collective after the last sign of setting up. Where recording begins in the
+midst of training (joining.py), it begins with the next step.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dtscope_jupyter.agent import joining
 from dtscope_jupyter.agent.run_queue import RunQueue
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ HELD = -1
 """Stands for a step that is not yet known; see `Progress.place`."""
 _HOLD_NS = 10 * 10**9
 _MOST_BACKWARDS = 64
+_MOST_BOUNDARIES = 1024
 _SETUP = frozenset({"broadcast", "barrier", "scatter", "gather"})
 
 
@@ -74,8 +77,10 @@ class Progress:
         self.phase: str | None = None
         self.thread = threading.main_thread().ident
         self.before_close: list[Callable[[int], None]] = []
+        self.on_join: list[Callable[[int], None]] = []
         self.closed: deque[tuple[int, Segment]] = deque()
         self.optimizers_alive = 0
+        self.joining: joining.Joining | None = None
         self._closing = 0
         self._current: Segment | None = None
         self._parts: list[Segment] = []
@@ -116,11 +121,18 @@ class Progress:
         """The step that a remark of the user belongs to: the last one until the next has begun to work."""
         if self.step == HELD:
             return 0
-        return self.step if self._fresh or self.step == self._first else self.step - 1
+        before_all = self.step == self._first and not self.started
+        return self.step if self._fresh or before_all or self.joining is not None else self.step - 1
 
     def place(self, time_ns: int) -> int:
         """The step of a time that was HELD."""
         return self._first + bisect_right(self._boundaries, time_ns)
+
+    def begin_anew(self, joins: joining.Joining | None = None) -> None:
+        """Recording begins, or goes on after it was stopped; `joins` where the program may be in the midst of a step."""
+        self._resolve()
+        self._current, self._parts, self.phase, self.joining = None, [], None, joins
+        self._fresh = self._next = self._last_end = self._early = 0
 
     def active(self, time_ns: int) -> None:
         """The program began to work on something: a batch, a forward."""
@@ -232,11 +244,25 @@ class Progress:
             call(end_ns)
         segment.end = end_ns
         segment.cpu_ns, segment.delay_ns = self._cpu_used(), self.queue.since_last()
+        if self.joining is not None:
+            self._join(self.joining, segment)
+            return
         self._parts.append(segment)
         if not self._closing:
             self._learn(segment)
         else:
             self._apply(segment)
+
+    def _join(self, joins: joining.Joining, segment: Segment) -> None:
+        """Leaves a segment out that was not seen from its beginning; its rows keep a number of their own."""
+        if self._closing not in (0, *segment.optimizers[-1:]) and segment.optimizers:
+            return
+        first = joins.boundary(self.step, joining.sequence())
+        if first is not None:
+            self.joining, self._first, self.step = None, first, first
+            self._boundaries.clear()
+            for call in self.on_join:
+                call(first)
 
     def _learn(self, segment: Segment) -> None:
         """Closes at once with one optimizer; else waits for the first that steps again."""
@@ -285,6 +311,8 @@ class Progress:
             whole.join(part)
         self._parts = []
         self._boundaries.append(whole.end)
-        del self._boundaries[:-1024]
+        if len(self._boundaries) > _MOST_BOUNDARIES:
+            del self._boundaries[0]
+            self._first += 1
         self.closed.append((self.step, whole))
         self.step += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 import dtscope_jupyter as dts
 from dtscope_jupyter import attaching, debugserver, doctor
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.process import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +28,13 @@ for size in (4, 8, 16):
     dist.all_reduce(torch.ones(size))
 print("ready", flush=True)
 time.sleep(600)
+"""
+
+LAUNCHER = f"""
+import os, subprocess, sys
+for rank in range(2):
+    subprocess.Popen([sys.executable, "-c", {RANK!r}], env=os.environ | {{"RANK": str(rank), "WORLD_SIZE": "2"}})
+sys.stdin.read()
 """
 
 
@@ -58,6 +67,22 @@ def test_attach_takes_what_it_tells_now(pid: int, tmp_path: Path, monkeypatch: p
     attempt = attaching.of_process(pid)
     assert attempt.path.is_relative_to(tmp_path / "dtscope-runs")
     assert attempt.ranks() == [0]
+
+
+def test_all_ranks_of_a_launcher_are_read(tmp_path: Path) -> None:
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert launcher.stdout is not None
+    assert launcher.stdout.readline() + launcher.stdout.readline() == "ready\nready\n"
+    members = list(family(launcher.pid))
+    try:
+        found = dts.open(str(debugserver.take(launcher.pid, tmp_path)))
+    finally:
+        for member in members:
+            os.kill(member.pid, signal.SIGKILL)
+        launcher.communicate()
+    assert (found.world_size, found.ranks) == (2, [0, 1])
+    collectives = found.table("collectives")
+    assert {rank: len(rows) for rank, rows in collectives.groupby("rank")} == {0: 3, 1: 3}
 
 
 def test_process_without_one(tmp_path: Path) -> None:
