@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 PERIOD_S = 0.1
+_FIRST_S, _FIRST_FOR_S = 0.02, 3.0
+"""Ranks that have only just been told to record: how often to look for their first rows, and for how long."""
 WINDOW = 4
 _RANKS_PER_S = 256
 _LOOK_S = 1.0
@@ -78,7 +80,7 @@ class Pump:
         self._path = path
         self._widget = widget
         self._status = status
-        self._tail = RunTail(path)
+        self._tail = RunTail(path, _FRAME_BYTES)
         self._window = Window()
         self._analysis = LiveAnalysis()
         self._told: dict[str, Any] = {}
@@ -86,10 +88,20 @@ class Pump:
         self._wanted = threading.Event()
         self._ending = threading.Event()
         self._looked = self._kept = 0.0
+        self._rows_came = False
         self._keeping = list(_SNAPSHOT_S)
         self._thread = threading.Thread(target=self._work, name="dtscope-pump", daemon=True)
-        widget.snapshot = self._message(reset=True).pack()
+        widget.snapshot = self._beginning().pack()
         widget.on_msg(self._hear)
+
+    def _beginning(self) -> Message:
+        """What there is already, so that a page's first picture waits for no message."""
+        self._look()
+        message = self._message(reset=True)
+        delta = self._tail.poll(_FRAME_BYTES)
+        self._take(delta)
+        delta.fill(message)
+        return message
 
     def start(self) -> None:
         """Begins to send."""
@@ -115,7 +127,7 @@ class Pump:
             self._wanted.set()
 
     def _work(self) -> None:
-        period = PERIOD_S
+        period, begun = _FIRST_S, time.monotonic()
         while not self._ending.wait(period):
             used = time.thread_time()
             try:
@@ -124,7 +136,8 @@ class Pump:
                 # The view must not end because one turn failed, e.g. while a run directory is being replaced.
                 _LOG.exception("dtscope: the live view could not be brought up to date from %s", self._path)
             used = time.thread_time() - used
-            period = max(PERIOD_S, len(self._tail.ranks) / _RANKS_PER_S, used / _SHARE)
+            soon = not self._rows_came and time.monotonic() - begun < _FIRST_FOR_S
+            period = max(_FIRST_S if soon else PERIOD_S, len(self._tail.ranks) / _RANKS_PER_S, used / _SHARE)
 
     def _turn(self, now: float) -> None:
         if now - self._looked >= _LOOK_S:
@@ -150,9 +163,13 @@ class Pump:
         elif states:
             self._status["state"] = "finished" if states == {"exited"} else "running"
 
+    def _take(self, delta: Delta) -> None:
+        self._rows_came |= bool(delta.blocks)
+        self._analysis.feed(delta)
+
     def _fresh(self) -> Message | None:
         delta = self._tail.poll(_FRAME_BYTES)
-        self._analysis.feed(delta)
+        self._take(delta)
         if delta and self._status["state"] == "waiting":
             self._status["state"] = "running"
         message = Message({"kind": "data"})
