@@ -223,7 +223,8 @@ class Cost:
 
     def _plan(self) -> None:
         """Shares what the budget leaves among the probes."""
-        room = max(self.budget * self._step_ns - self._fixed_ns, 0.0)
+        self._written_ns = self._writer_ns()
+        room = max(self.budget * self._step_ns - self._fixed_ns - self._written_ns, 0.0)
         total = self._plan_on_device(room) if self.on_device else self._plan_on_cpu(room)
         self.ratio = total / self._step_ns if self._step_ns else 0.0
 
@@ -231,7 +232,6 @@ class Cost:
         """Probes but the flat norm run in steps that are sampled, and no more often."""
         costs = {name: probe.cost_ns * (self._scale if probe.compared else 1.0) for name, probe in self.probes.items()}
         self._sample_every = min(_every(costs["events"], room * self.probes["events"].weight), _MOST_ON_CPU)
-        self._written_ns = self._writer_ns()
         total = self._fixed_ns + self._written_ns
         for name, probe in self.probes.items():
             probe.every = max(_every(costs[name], room * probe.weight), 1 if name == "flat_norm" else self._sample_every)
@@ -247,7 +247,6 @@ class Cost:
             wanted = _power(self._sample_ns, room * (1 - flat.weight))
             least = max(_LEAST_ON_DEVICE, self._sample_every // 2)
             self._sample_every = int(min(max(wanted, least), _MOST_ON_DEVICE))
-        self._written_ns = self._writer_ns()
         return self._fixed_ns + self._written_ns + flat.cost_ns / flat.every + self._sample_ns / self._sample_every
 
     def _measured(self) -> float:

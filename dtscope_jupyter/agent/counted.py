@@ -104,7 +104,8 @@ class Counted:
     def over(self) -> None:
         """The host has waited for the buckets that were expected: none is in flight."""
         if self.backwards:
-            self._over |= any(backward.issued() for backward in self.backwards)
+            for backward in self.backwards:
+                self._over = self._over or backward.issued()
             self.backwards.clear()
 
     def break_off(self, step: int, *, waited: bool) -> None:

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from dtscope_jupyter.agent import readings
@@ -36,6 +37,7 @@ _FINAL_LESSONS = 4
 _ALERT_STEPS = 20
 _MOST = 4096
 _GLANCE = 4096
+_PLAIN = {torch.float32, torch.float64}
 
 
 class Gradients(Collector):
@@ -93,15 +95,16 @@ class Gradients(Collector):
             self._buffers.append(buffer)
 
     def glance(self, gradient: torch.Tensor, parameter: torch.Tensor | None) -> None:
-        """A few thousand values of the last bucket: what spoils a rank's forward spoils the gradients of its first layers too.
+        """A look at the last bucket: what spoils a rank's forward spoils the gradients of its first layers too.
 
-        On a device that bucket itself; on a CPU the gradient of the `parameter` that is ready last.
+        On a device a few thousand values of that bucket; on a CPU the gradient of the `parameter` that is ready last, in which
+        something was found that is not finite.
         """
         if not self.on or not torch.is_floating_point(gradient) or gradient.layout is not torch.strided:
             return
         if gradient.is_cuda and not torch.cuda.is_current_stream_capturing():
             self._part.glances.append(readings.Reading(gradient[:_GLANCE].sum(dtype=torch.float32).reshape(1)))
-        elif parameter is not None and _spoilt(gradient):
+        elif parameter is not None:
             self._alert = _ALERT_STEPS
             self._measure(self._part.locals, [parameter], [gradient], count=True)
 
@@ -258,7 +261,9 @@ class Gradients(Collector):
 
 
 def _spoilt(tensor: torch.Tensor) -> bool:
-    """Whether something among the first values, on a CPU, is not finite."""
+    """Whether something among the first values, on a CPU, is not finite; numpy has gone less cold by then than torch."""
+    if type(tensor) is torch.Tensor and tensor.dtype in _PLAIN and tensor.is_contiguous() and not tensor.requires_grad:
+        return not np.isfinite(tensor.numpy().reshape(-1)[:_GLANCE]).all()
     with torch.no_grad():
         return not math.isfinite(float(tensor.reshape(-1)[:_GLANCE].sum(dtype=torch.float32)))
 

@@ -17,6 +17,7 @@ from torch._C._distributed_c10d import ProcessGroup, Reducer
 from torch.distributed.distributed_c10d import Backend
 
 from dtscope_jupyter.agent.bucket import Bucket
+from dtscope_jupyter.agent.glimpse import Glimpse
 from dtscope_jupyter.agent.operations import METHODS
 from dtscope_jupyter.agent.uncompiled import uncompiled
 
@@ -51,6 +52,7 @@ class SeenGroup(ProcessGroup):
         self._anchor: Any = None
         self._on_host = all(parameter.device.type == "cpu" for parameter in layout.parameters)
         self._host_wait: Any = None
+        self._glimpse: Any = None
         self._expected: Any = None
         kinds = Backend.backend_type_map
         backends = {device: group._get_backend(device) for device in group._device_types}  # noqa: SLF001
@@ -97,7 +99,7 @@ class SeenGroup(ProcessGroup):
         """Whether a hook tells when the last bucket is about to be reduced; it comes once buckets stay as they are."""
         last = self._layout.last
         if self._anchor is None and last is not None:
-            self._host_wait = owner.collectives.host_wait
+            self._host_wait, self._glimpse = owner.collectives.host_wait, Glimpse(last)
             self._anchor = last.register_post_accumulate_grad_hook(_nearing(weakref.ref(self)))
         return self._anchor is not None
 
@@ -109,9 +111,18 @@ class SeenGroup(ProcessGroup):
             self._put(placed=True)
             return
         self._host_wait.last_gradient()
+        gradient = parameter.grad
+        if gradient is None or self._glimpse.finite(gradient):
+            return
         owner = self._owner()
-        if owner is not None and owner.on and parameter.grad is not None:
-            owner.glance(parameter.grad, parameter)
+        if owner is not None and owner.on:
+            owner.glance(gradient, parameter)
+
+    def failed(self, error: Exception) -> None:
+        """What looks at buckets goes off."""
+        owner = self._owner()
+        if owner is not None:
+            owner.agent.fail(owner.name, error)
 
     @uncompiled  # C++ calls it within compiled models
     def allreduce(self, tensors: Any, opts: Any = None) -> Any:  # type: ignore[override] # C++ calls it in this one way
@@ -152,8 +163,12 @@ def _nearing(group: Callable[[], SeenGroup | None]) -> Callable[[torch.Tensor], 
     @uncompiled
     def hook(parameter: torch.Tensor) -> None:
         found = group()
-        if found is not None:
+        if found is None:
+            return
+        try:
             found.near_end(parameter)
+        except Exception as error:  # noqa: BLE001 # training goes on without us
+            found.failed(error)
 
     return hook
 

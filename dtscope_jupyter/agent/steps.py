@@ -116,7 +116,7 @@ class Steps(Collector):
 
     def _begin(self) -> None:
         cost, progress = self._cost, self._progress
-        began = cost.began()
+        began = cost.began() if cost.measuring else 0
         try:
             if self._nested:
                 self._forget_stale()
@@ -128,7 +128,8 @@ class Steps(Collector):
                 self._closed(step)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
-        cost.hook(began)
+        if began:
+            cost.hook(began)
 
     def _forget_stale(self) -> None:
         """An optimizer step that raised has no end."""
@@ -136,7 +137,7 @@ class Steps(Collector):
             self._nested, self._outer = 0, None
 
     def _end(self) -> None:
-        began = self._cost.began()
+        began = self._cost.began() if self._cost.measuring else 0
         try:
             self._progress.backward_ends(now())
             for call in self.after_backward:
@@ -144,10 +145,11 @@ class Steps(Collector):
             self._evidence.remember()
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
-        self._cost.hook(began)
+        if began:
+            self._cost.hook(began)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
-        began = self._cost.began()
+        began = self._cost.began() if self._cost.measuring else 0
         try:
             if self._nested:
                 self._forget_stale()
@@ -163,7 +165,8 @@ class Steps(Collector):
             self._optimizer_start = now()
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
-        self._cost.hook(began)
+        if began:
+            self._cost.hook(began)
 
     def _steps_now(self, optimizer: torch.optim.Optimizer) -> None:
         self._last_optimizer = weakref.ref(optimizer)
@@ -180,18 +183,20 @@ class Steps(Collector):
 
     def _optimizer_ended(self, optimizer: torch.optim.Optimizer, start: int, *, skipped: bool = False) -> None:
         progress, cost = self._progress, self._cost
-        began = cost.began()
+        began = cost.began() if cost.measuring else 0
         try:
             self._ends += 1
             step = progress.step
             progress.optimizer_ends(id(optimizer), start, now(), skipped=skipped)
             if progress.step != step:
-                cost.hook(began)
+                if began:
+                    cost.hook(began)
                 began = 0
                 self._closed(step)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
-        cost.hook(began)
+        if began:
+            cost.hook(began)
 
     def _closed(self, step: int) -> None:
         cost = self._cost
@@ -201,7 +206,8 @@ class Steps(Collector):
         began = cost.step_closed()
         for call in self.on_close:
             call(step)
-        cost.hook(began)
+        if began:
+            cost.hook(began)
 
     def _scaler_wrapper(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
