@@ -14,6 +14,7 @@ import numpy as np
 
 from dtscope_jupyter.ingest import operations
 from dtscope_jupyter.ingest.columns import ABSENT, SpanKind
+from dtscope_jupyter.ingest.events import NO_JSON
 from dtscope_jupyter.ingest.operations import SENDS
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.intervals import Ints
 
 UNKNOWN_GROUP = "unknown"
+MOST_RANKS = 10**6
+"""More than that, and greater ranks, are taken for damage."""
 _DEPTH = 8
 
 
@@ -116,10 +119,10 @@ def _message(tellers: list[Args], calls: list[str], kernel: str) -> dict[str, An
         "bytes": operations.volume(name, sent, received, best.group_size),
         "dtype": dtype,
         "process_group": best.group,
-        "group_size": _within(best.group_size, 2**31),
+        "group_size": _within(best.group_size, MOST_RANKS + 1),
         "seq": _within(best.seq, 2**63),
         "asynchronous": best.asynchronous,
-        "peer": _within({"send": best.destination, "recv": best.source}.get(name), 2**31),
+        "peer": _within({"send": best.destination, "recv": best.source}.get(name), MOST_RANKS),
         "shape": next((shape for args in tellers if (shape := _shape(args))), None),
     }
 
@@ -180,7 +183,10 @@ def _shape(args: Args) -> str | None:
 
 
 def _decoded(raw: msgspec.Raw) -> list[Any]:
-    value = msgspec.json.decode(raw) if bytes(raw) else None
+    try:
+        value = msgspec.json.decode(raw) if bytes(raw) else None
+    except NO_JSON:  # nested as deep as the stack allows
+        return []
     return value if isinstance(value, list) else []
 
 
@@ -198,11 +204,11 @@ def ranks_in(text: object) -> list[int] | None:
     if isinstance(text, str):
         try:
             text = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except NO_JSON:
             return None
-    if not isinstance(text, list) or not text or not all(isinstance(rank, int) and 0 <= rank < 2**31 for rank in text):
+    if not isinstance(text, list) or not text or not all(isinstance(rank, int) and 0 <= rank < MOST_RANKS for rank in text):
         return None
     return text
 
 
-__all__ = ["SENDS", "UNKNOWN_GROUP", "Call", "Calls", "groups_told", "of_gloo", "of_kernels", "ranks_in"]
+__all__ = ["MOST_RANKS", "SENDS", "UNKNOWN_GROUP", "Call", "Calls", "groups_told", "of_gloo", "of_kernels", "ranks_in"]

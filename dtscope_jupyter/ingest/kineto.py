@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dtscope_jupyter.ingest import buckets, communication, operations, repeated, rows, steps
 from dtscope_jupyter.ingest.columns import ABSENT, Columns, SpanKind
+from dtscope_jupyter.ingest.communication import MOST_RANKS
 from dtscope_jupyter.ingest.files import Stream, Unreadable, rank_of
 from dtscope_jupyter.ingest.part import Part
 from dtscope_jupyter.ingest.reader import Reader
@@ -61,7 +62,7 @@ class _Trace:
         self.around = reader.around
         info = reader.around.get("distributedInfo")
         self.info: dict[str, Any] = info if isinstance(info, dict) else {}
-        told = next((r for r in (rank, _integer(self.info.get("rank")), rank_of(path)) if r is not None), None)
+        told = next((r for r in (rank, _count(self.info.get("rank")), rank_of(path)) if r is not None), None)
         self.rank_given = told is not None
         self.rank = told if told is not None else 0
         base = _integer(reader.around.get("baseTimeNanoseconds"))
@@ -96,7 +97,7 @@ class _Trace:
         tables["devices"] = rows.from_rows("devices", self._devices())
         first = min(int(side.start.min()) for side in (host, device) if len(side))
         last = max(int(side.end.max()) for side in (host, device) if len(side))
-        world_size = _integer(self.info.get("world_size"))
+        world_size = _count(self.info.get("world_size"))
         return Part(self.path, tables, self.rank, self.rank_given, world_size, first + self.base, last + self.base, self._notes())
 
     def _spans(self, kinds: Codes, step: Ints, phase: Ints, told: list[dict[str, Any]]) -> pa.Table:
@@ -266,6 +267,12 @@ def _told(told: list[dict[str, Any]], name: str, count: int) -> pa.DictionaryArr
 def _integer(value: object) -> int | None:
     value = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < _MOST_DIGITS else value
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+
+
+def _count(value: object) -> int | None:
+    """A rank or a number of ranks; none where it is more than there can be."""
+    number = _integer(value)
+    return number if number is not None and number <= MOST_RANKS else None
 
 
 def _text(value: object) -> str | None:

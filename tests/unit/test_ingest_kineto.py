@@ -287,6 +287,8 @@ def test_the_same_trace_twice_counts_once(tmp_path: Path) -> None:
         ({"distributedInfo": {"backend": "nccl"}}, "x_rank_2.json", 2),
         ({"distributedInfo": "broken"}, "rank-0007.pt.trace.json", 7),
         ({"distributedInfo": {"rank": -1}}, "trace.json", 0),
+        ({"distributedInfo": {"rank": "4", "world_size": "8"}}, "trace.json", 4),
+        ({"distributedInfo": {"rank": 2**31, "world_size": 2**40}}, "trace_6.json", 6),
     ],
 )
 def test_where_the_rank_comes_from(tmp_path: Path, around: dict[str, Any], name: str, rank: int) -> None:
