@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtscope_jupyter.diagnosis.steps import middle
+
 if TYPE_CHECKING:
     from dtscope_jupyter.analysis.columns import Bools, Ints, Reals
     from dtscope_jupyter.diagnosis.evidence import Evidence
@@ -32,11 +34,13 @@ _SIGMAS_OF_HALF, _SIGMAS_OF_FEW = 1.349, 1.7
 class Late:
     """Lateness matrices (R, S) in ms over all whole steps; NaN where unknown.
 
-    What a rank lost because something else had its CPU is no fault of its program and is taken off, unless `starved`.
+    What a rank lost because something else had its CPU is no fault of its program and is taken off, unless `starved`. `evenly` weighs
+    each step alike however long it is, so that a rank that is always late by the same share shows in steps of very different length.
     """
 
     evidence: Evidence
     starved: bool = False
+    evenly: bool = False
 
     @cached_property
     def arrival(self) -> Reals:
@@ -89,7 +93,8 @@ class Late:
     def net(self) -> Reals:
         """Cost minus the others' median cost where they are late too: what sets this rank apart."""
         shared = np.maximum(np.nan_to_num(others(self.cost)), 0)
-        return np.where(self.cost > 0, self.cost - shared, self.cost)
+        net = np.where(self.cost > 0, self.cost - shared, self.cost)
+        return net * self.evidence.steps.typical_ms / middle(self.evidence.steps.duration, 0) if self.evenly else net
 
     @cached_property
     def noise(self) -> float:
@@ -156,8 +161,8 @@ def surely(values: Reals) -> float:
     known = values[np.isfinite(values)]
     if not len(known):
         return float("nan")
-    middle = float(np.median(known))
-    return middle - _TWO_ERRORS * float(np.median(np.abs(known - middle))) / float(np.sqrt(len(known)))
+    usual = float(np.median(known))
+    return usual - _TWO_ERRORS * float(np.median(np.abs(known - usual))) / float(np.sqrt(len(known)))
 
 
 def positive(values: Reals) -> Bools:

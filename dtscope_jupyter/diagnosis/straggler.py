@@ -35,6 +35,7 @@ _IMBALANCE = ("compute", "slow_device")
 """Ranks of healthy runs differ by a few per cent in the same work; with a host's own word for a cause less is enough."""
 _BEYOND_CHANCE = 3.0
 """Standard deviations of a stretch's mean beyond the largest that pure chance shows among all ranks and stretches."""
+_UNEVEN = 2.0
 _ALONE_SIGMAS, _ALONE_SHARE = 8.0, 0.25
 """A single late step counts where it is beyond so many sigmas and such a share of a step."""
 
@@ -55,6 +56,8 @@ def find(evidence: Evidence) -> list[Finding]:
         return []
     late = Late(evidence)
     found = _find(evidence, late, usable)
+    if _uneven(evidence, usable):
+        found = _telling([*found, *_find(evidence, Late(evidence, evenly=True), usable)])
     blamed = {rank for each in found for rank in each.ranks}
     found += [_by_word(evidence, late, each) for each in told.find(evidence, late, usable, blamed)]
     if not np.isfinite(evidence.steps.column("thread_delay_ms")).any():
@@ -62,6 +65,18 @@ def find(evidence: Evidence) -> list[Finding]:
     blamed = {rank for each in found for rank in each.ranks}
     starved = [each for each in _find(evidence, Late(evidence, starved=True), usable) if each.evidence["category"] in ("cpu_delay", "own")]
     return [*found, *(each for each in starved if not blamed & set(each.ranks))]
+
+
+def _uneven(evidence: Evidence, usable: Ints) -> bool:
+    """Whether steps are of very different length, on all ranks alike."""
+    low, high = np.quantile(middle(evidence.steps.duration[:, usable], 0), (0.1, 0.9))
+    return bool(high > _UNEVEN * low)
+
+
+def _telling(found: list[Finding]) -> list[Finding]:
+    """Of several findings of a rank the one that explains most of what was lost."""
+    by_rank = {each.ranks: each for each in sorted(found, key=lambda each: each.cost_ms * len(each.steps))}
+    return list(by_rank.values())
 
 
 def _by_word(evidence: Evidence, late: Late, word: told.Told) -> Finding:
@@ -255,12 +270,12 @@ def _imbalance(evidence: Evidence, late: Late, suspect: _Suspect) -> float:
     On CPUs of the others' CPU time too, whichever is less: it holds no wait for a core that something else had.
     """
     rows = suspect.row, suspect.columns
-    share = surely(late.cost[rows]) / float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
+    share = surely(late.cost[rows] / middle(evidence.steps.duration, 0)[suspect.columns])
     used = evidence.steps.column("thread_cpu_ms")
     rest = others(used)
     if evidence.on_device or not np.isfinite(used[rows] - rest[rows]).any():
         return share
-    return min(share, surely((used - rest)[rows]) / float(np.nanmedian(rest[rows])))
+    return min(share, surely((used - rest)[rows] / np.where(rest[rows] > 0, rest[rows], np.nan)))
 
 
 def _when(evidence: Evidence, suspect: _Suspect, steps: tuple[int, ...]) -> str:
