@@ -4,7 +4,7 @@
 
 A page acknowledges each message. While more than a few are unacknowledged nothing is sent: the files keep what is
 new, and the next message takes the newest. A kernel that is busy with a cell may not hear acknowledgements at
-all, so that silence only slows the pump down.
+all, so that silence only slows the pump down; a page that is not heard (`heard`) acknowledges little.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Pump:
             return
         self._told = message.header.get("status", self._told)
         self._findings = message.header.get("findings", self._findings)
-        message.header["frame"] = self._window.next(now)
+        message.header |= {"frame": self._window.next(now), "heard": self._window.acknowledged}
         self._widget.send(message.signed(), message.buffers)
 
     def _greet(self, now: float) -> None:

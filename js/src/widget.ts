@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 // The anywidget entry: one model a run, any number of views on it.
+import { Acks } from "./acks";
 import { App } from "./app";
 import { unpack } from "./container";
 import { aligned } from "./decode";
@@ -22,6 +23,7 @@ interface Page {
   readonly apps: Set<App>;
   readonly widget: Widget;
   readonly fetching: Fetching;
+  readonly acks: Acks;
   /** Frames were missed: this page was not there yet, or the link lost some. */
   gap: boolean;
   gone: boolean;
@@ -42,6 +44,7 @@ function initialize({ model: widget }: { model: Widget }): () => void {
     apps: new Set(),
     widget,
     fetching: new Fetching((step) => send(page, { kind: "step", step })),
+    acks: new Acks(),
     gap: false,
     gone: false,
     asked: Number.NEGATIVE_INFINITY,
@@ -95,7 +98,7 @@ function receive(page: Page, content: Content, buffers: DataView[]): void {
   }
   if (content.reset) page.fetching.forget();
   page.model.ingest({ header: content, buffers: plain(buffers) });
-  page.widget.send({ kind: "ack", frame });
+  if (page.acks.due(Number(content.heard), performance.now())) page.widget.send({ kind: "ack", frame });
   redraw(page);
 }
 

@@ -259,6 +259,19 @@ class TestPump:
         header, buffers = next(message for message in widget.messages if message[0].get("reset"))
         assert tables_of(header, buffers)["steps"].num_rows == 7
 
+    def test_tells_pages_which_of_their_acknowledgements_was_heard(self, folder: Path) -> None:
+        widget = Seen()
+        pump = Pump(folder, widget, status())
+        file = writer(folder, 0, "steps")
+        file.append(steps(0, 0, 1))
+        pump.start()
+        until(lambda: len(widget.messages) == 1)
+        widget._handle_custom_msg({"kind": "ack", "frame": 0}, [])
+        file.append(steps(0, 1, 1))
+        until(lambda: len(widget.messages) == 2)
+        pump.finish("finished", "")
+        assert [header["heard"] for header, _ in widget.messages[:2]] == [-1, 0]
+
     def test_at_most_ten_messages_a_second(self, folder: Path) -> None:
         widget = Seen()
         pump = Pump(folder, widget, status())
