@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from interleaved import write
-from live import MIB, TRAIN, Link, held, lab
+from live import MIB, TRAIN, Link, held
+
+from tests.browser import lab
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession, Page
