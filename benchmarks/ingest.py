@@ -140,8 +140,8 @@ def _held(pid: int) -> dict[str, int]:
     return {row[0].removesuffix(":"): int(row[1]) for row in rows}
 
 
-def beside_hta(hta: str, folder: Path, rounds: int) -> dict[str, Any]:
-    """Both tools in turn on one folder."""
+def beside_hta(hta: str, folder: Path, rounds: int, runs: int) -> dict[str, Any]:
+    """Both tools in turn on one folder; memory of so many `runs` each."""
     theirs, ours = Timed(hta, HTA, folder), Timed(sys.executable, OURS, folder)
     found = compare(theirs, ours, rounds)
     assert len(theirs.figures) == len(ours.figures)
@@ -154,13 +154,13 @@ def beside_hta(hta: str, folder: Path, rounds: int) -> dict[str, Any]:
         "a_a": found.noise,
         "rounds": rounds,
         "worst_difference_pct": worst,
-        **memories(hta, folder),
+        **memories(hta, folder, runs),
     }
     print(f"{folder.name:<18}", "  ".join(f"{name} {value:.3f}" for name, value in row.items()), flush=True)
     return row
 
 
-def memories(hta: str, folder: Path, runs: int = 3) -> dict[str, float]:
+def memories(hta: str, folder: Path, runs: int) -> dict[str, float]:
     """Peaks of both tools, whole and above their imports, MiB, and the time of whole processes; the median of some runs each."""
     row: dict[str, Any] = {}
     for name, python, whole, imports in (("hta", hta, HTA_WHOLE, HTA_IMPORTS), ("ours", sys.executable, OURS_WHOLE, OURS_IMPORTS)):
@@ -238,13 +238,14 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--largest", type=int, default=10**7)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=3, help="runs for memory, which vary little")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         if arguments.data:
             for name in ("trace_diff_test", "nccl_data", "sampled_pair"):
-                results[name] = beside_hta(arguments.hta, arguments.data / name, arguments.rounds)
+                results[name] = beside_hta(arguments.hta, arguments.data / name, arguments.rounds, arguments.runs)
         if arguments.synthetic:
             folder = written(arguments.keep or Path(scratch) / "synthetic", arguments.ranks, arguments.events)
             if arguments.saved:
