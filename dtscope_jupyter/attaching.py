@@ -81,8 +81,8 @@ def attach(target: str, session: Session, keys: str | None = None, run: str = ""
     if attempt.path in session.attached:
         session.attached.pop(attempt.path).end("attached again")
     watcher = Watcher(attempt)
-    session.run = Run.of_directory(attempt.run, attempt.number)
-    session.attached[attempt.path] = Attachment(attempt, _view(attempt, session.run), watcher, mirror)
+    session.run = found = Run.of_directory(attempt.run, attempt.number)  # session.run would read all its tables
+    session.attached[attempt.path] = Attachment(attempt, _view(attempt, found), watcher, mirror)
 
 
 def _check_format(attempt: Attempt) -> None:

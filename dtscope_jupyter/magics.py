@@ -113,7 +113,8 @@ def _prepare() -> None:
 
     session.current().prepare()
     if stage.has_widgets():
-        importlib.import_module("dtscope_jupyter.view.live")  # brings neither torch nor pandas
+        for name in ("view.live", "attaching", "run"):  # they bring neither torch nor pandas
+            importlib.import_module(f"dtscope_jupyter.{name}")
 
 
 def _complete(_: InteractiveShell, event: Any) -> list[str]:

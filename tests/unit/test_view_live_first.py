@@ -21,14 +21,12 @@ if TYPE_CHECKING:
 
 BLOCKS = 400
 ATTACH = """
-import sys
-from pathlib import Path
-from dtscope_jupyter import places
-from dtscope_jupyter.run import Run
-from dtscope_jupyter.view.live import LiveView
-attempt = places.newest_attempt(sys.argv[1])
-view = LiveView(attempt.path, world_size=1, title=Run.of_directory(attempt.run, attempt.number).name)
-print(sorted({"pandas", "torch", "plotly"} & set(sys.modules)))
+import os, sys
+from dtscope_jupyter import attaching, session, stage
+stage.has_widgets = lambda: True  # as in a kernel; there is no page
+attaching.attach(sys.argv[1], session.Session())
+print(sorted({"pandas", "torch", "plotly"} & set(sys.modules)), flush=True)
+os._exit(0)
 """
 
 
