@@ -25,7 +25,8 @@ def status(session: Session) -> list[str]:
     running = session.running
     if running is not None:
         pids, where = ", ".join(map(str, running.job.pids)), places.shown(running.attempt.path)
-        lines.append(f"running   {where}: {count(running.job.world_size, 'rank')} (pids {pids}), {running.seconds:.0f} s")
+        which = f"pids {pids}" if pids else "starting"
+        lines.append(f"running   {where}: {count(running.job.world_size, 'rank')} ({which}), {running.seconds:.0f} s")
     if session.kept is not None:
         lines.append(f"kept      {count(session.kept.size, 'rank')} (pids {', '.join(map(str, session.kept.pids))})")
     lines += [f"attached  {places.shown(path)}" for path in session.attached]

@@ -80,7 +80,11 @@ class Session:
 
     @property
     def run(self) -> Run:
-        """The current run: the newest that was recorded or opened here."""
+        """The current run: the newest that was recorded or opened here, else what runs in the background, as far as it has come."""
+        if self._run is None and self.running is not None:
+            from dtscope_jupyter.run import Run
+
+            return Run.of_directory(self.running.attempt.run, self.running.attempt.number)
         if self._run is None:
             raise DtscopeError("there is no current run: record one with %%dtscope profile, or %dtscope open PATH")
         self._run.refresh()

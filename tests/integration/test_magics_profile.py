@@ -154,6 +154,8 @@ class TestBackground:
         capsys.readouterr()
         shell.run_cell("%dtscope status")
         assert f"2 ranks (pids {', '.join(map(str, profile.job.pids))})" in capsys.readouterr().out
+        session.current()._run = None  # as where it is the first
+        assert session.current().run.path == profile.attempt.run
         second = shell.run_cell("%%dtscope profile -n 2\nx = 1").error_in_exec
         assert "a profile runs already" in str(second)
         assert shell.run_cell("%dtscope stop").success
