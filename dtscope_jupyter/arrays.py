@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -30,18 +30,46 @@ def column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     Raises:
         TypeError: A value is of another type.
     """
-    valid = _valid(values)
+    return packer(type_)(values)
+
+
+def packer(type_: pa.DataType) -> Callable[[Sequence[Any]], pa.Array]:
+    """`column` of that type, for whoever makes many small ones: what the type is is asked once."""
+    pack = _pack(type_)
+
+    def make(values: Sequence[Any]) -> pa.Array:
+        absent = values.count(None)
+        if absent == len(values):
+            return pa.nulls(absent, type_)
+        return pack(values, _bits([value is not None for value in values]) if absent else None)
+
+    return make
+
+
+def _pack(type_: pa.DataType) -> Callable[[Sequence[Any], pa.Buffer | None], pa.Array]:
     if type_ == pa.bool_():
-        return pa.Array.from_buffers(type_, len(values), [valid, _bits([bool(value) for value in values])])
+        return lambda values, valid: pa.Array.from_buffers(type_, len(values), [valid, _bits([bool(value) for value in values])])
     if type_ == pa.string():
-        texts = [b"" if value is None else value.encode(errors="replace") for value in values]
-        return pa.Array.from_buffers(type_, len(values), [valid, _ends(texts), pa.py_buffer(b"".join(texts))])
+        return lambda values, valid: _texts(type_, values, valid)
     if pa.types.is_list(type_):
-        lists = [() if value is None else value for value in values]
-        items = column(list(chain.from_iterable(lists)), type_.value_type)
-        return pa.Array.from_buffers(type_, len(values), [valid, _ends(lists)], children=[items])
-    numbers = values if valid is None else [0 if value is None else value for value in values]
-    return pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(_packed(_CODES[type_], numbers))])
+        return lambda values, valid: _lists(type_, values, valid)
+    code = _CODES[type_]
+    return lambda values, valid: pa.Array.from_buffers(type_, len(values), [valid, pa.py_buffer(_packed(code, _filled(values, valid)))])
+
+
+def _texts(type_: pa.DataType, values: Sequence[str | None], valid: pa.Buffer | None) -> pa.Array:
+    texts = [b"" if value is None else value.encode(errors="replace") for value in values]
+    return pa.Array.from_buffers(type_, len(values), [valid, _ends(texts), pa.py_buffer(b"".join(texts))])
+
+
+def _lists(type_: pa.DataType, values: Sequence[Any], valid: pa.Buffer | None) -> pa.Array:
+    lists = [() if value is None else value for value in values]
+    items = column(list(chain.from_iterable(lists)), type_.value_type)
+    return pa.Array.from_buffers(type_, len(values), [valid, _ends(lists)], children=[items])
+
+
+def _filled(values: Sequence[Any], valid: pa.Buffer | None) -> Sequence[Any]:
+    return values if valid is None else [0 if value is None else value for value in values]
 
 
 def _packed(code: str, numbers: Sequence[Any]) -> array[Any]:
@@ -85,11 +113,6 @@ def _flags(bits: pa.Buffer | None, begin: int, end: int) -> Bools:
         return np.zeros(0, bool)
     flags: Bools = np.unpackbits(np.frombuffer(bits, np.uint8), count=end, bitorder="little")[begin:].view(bool)
     return flags
-
-
-def _valid(values: Sequence[Any]) -> pa.Buffer | None:
-    known = [value is not None for value in values]
-    return None if all(known) else _bits(known)
 
 
 def _bits(flags: Sequence[bool] | Bools) -> pa.Buffer:

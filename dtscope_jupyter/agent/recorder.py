@@ -20,7 +20,7 @@ import pyarrow as pa
 from dtscope_jupyter import schema
 from dtscope_jupyter.agent import capture, clock
 from dtscope_jupyter.agent.thinning import Thinning
-from dtscope_jupyter.arrays import column
+from dtscope_jupyter.arrays import packer
 from dtscope_jupyter.store import BlockWriter
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ PATIENT_S = 0.38
 _SHARE = 0.003
 _BREATH_S, _BREATH_EVERY_NS = 50e-6, 200_000
 CAPACITY = 65_536
+_PACKERS = {name: [packer(type_) for type_ in table.arrow.types] for name, table in schema.TABLES.items()}
 Row = tuple[Any, ...]
 
 
@@ -180,6 +181,6 @@ def _batch(table: str, rows: list[Row]) -> pa.RecordBatch:
     """Of rows with the rank at their end; columns that they don't have, the last of the table, are null."""
     arrow = schema.TABLES[table].arrow
     *values, ranks = zip(*rows, strict=True)
-    columns = [column(cells, type_) for cells, type_ in zip((ranks, *values), arrow.types, strict=False)]
+    columns = [pack(cells) for cells, pack in zip((ranks, *values), _PACKERS[table], strict=False)]
     columns += [pa.nulls(len(rows), type_) for type_ in arrow.types[len(columns) :]]
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
