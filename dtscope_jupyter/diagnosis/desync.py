@@ -187,7 +187,8 @@ def _minority(values: dict[int, Any]) -> tuple[int, ...]:
 
 def _values(evidence: Evidence) -> list[Finding]:
     """Of the groups whose ranks hold the same gradients, the first that differ; not in the last step alone, which may be torn off."""
-    norms, tolerance = evidence.steps.column("synced_norm"), _tolerance(evidence)
+    norms = evidence.steps.column("synced_norm")
+    tolerance = _LEAST if evidence.on_device else tolerance_on_cpu(evidence.tables["collectives"])
     found: list[tuple[int, Ints, Ints]] = []
     for ranks in _replicas(evidence):
         rows = position(evidence.ranks, np.array(ranks))
@@ -197,11 +198,8 @@ def _values(evidence: Evidence) -> list[Finding]:
     return [_values_finding(evidence, norms, tolerance, *min(found, key=lambda each: each[0]))] if found else []
 
 
-def _tolerance(evidence: Evidence) -> float:
-    """By how much of themselves norms of equal gradients may differ; on CPUs by the largest buffer of the backward."""
-    if evidence.on_device:
-        return _LEAST
-    table = evidence.tables["collectives"]
+def tolerance_on_cpu(table: pa.Table) -> float:
+    """By how much of themselves norms of equal gradients may differ on CPUs: by the largest buffer of a backward in `collectives`."""
     sent = columns.is_any(table, "operation", ("all_reduce",)) & columns.is_any(table, "phase", ("backward",))
     return float(np.clip(_AN_ELEMENT * np.nanmax(columns.reals(table, "bytes")[sent], initial=0) / _ITEM_BYTES, _LEAST, _MOST))
 

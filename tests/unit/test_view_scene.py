@@ -106,6 +106,15 @@ class TestEstimates:
         numbers = found.numbers.assign(comm_ms=[10.0, 90.0], overlap_ratio=[1.0, 0.0])
         assert "overlap ratio 0.10 in" in measured(replace(found, numbers=numbers))
 
+    @pytest.mark.parametrize(("apart", "agree"), [(1e-4, True), (1e-2, False)])
+    def test_gradients_agree_to_rounding(self, apart: float, agree: bool) -> None:  # noqa: FBT001
+        given = two_ranks(4)
+        for row in given["steps"]:
+            row["synced_norm"] = 1.0 + apart * row["rank"]
+        for row in given["collectives"]:
+            row |= {"bytes": 4 * 2**20, "phase": "backward", "operation": "all_reduce"}
+        assert scene(rows(**given), None).agree is agree
+
     def test_words_say_how_many_steps_the_ratio_is_of(self) -> None:
         assert measured(scene(rows(**counted(8)), None)).endswith("overlap ratio 0.74 in 2 timed steps of 8.")
         alone = scene(rows(**counted(3)), None)

@@ -14,6 +14,7 @@ from dtscope_jupyter.analysis.activity import activity
 from dtscope_jupyter.analysis.clocks import offsets
 from dtscope_jupyter.analysis.overlap import ESTIMATE, of_timed_steps, overlap_of
 from dtscope_jupyter.analysis.waits import timed, waits
+from dtscope_jupyter.diagnosis.desync import tolerance_on_cpu
 from dtscope_jupyter.view.scene.calls import Call, calls
 from dtscope_jupyter.view.scene.choose import Chosen, telling_ranks, telling_step
 from dtscope_jupyter.view.scene.gradients import Gradients, gradients
@@ -25,7 +26,7 @@ from dtscope_jupyter.view.scene.select import ranks_of
 from dtscope_jupyter.view.scene.timeline import Timeline, on_one_clock, timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
     import pyarrow as pa
@@ -105,7 +106,7 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
         gradients=gradients(tables, _gradient_step(findings)),
         progress=progress(tables, stuck) if stuck or shown_lanes is None else None,
         nonfinite=_total(tables),
-        agree=_agree(tables),
+        agree=_agree(tables, findings or ()),
         ended=diagnosis.ended if diagnosis else "",
         remarks=diagnosis.remarks if diagnosis else (),
     )
@@ -153,9 +154,11 @@ def _total(tables: Mapping[str, pa.Table]) -> float:
     return float(max(known)) if known else float("nan")
 
 
-def _agree(tables: Mapping[str, pa.Table]) -> bool | None:
-    """Whether every step's synchronised norm is the same on all ranks; None where fewer than two tell."""
+def _agree(tables: Mapping[str, pa.Table], findings: Iterable[Finding]) -> bool | None:
+    """Whether every step's synchronised norm is the same on all ranks, to rounding; None where fewer than two tell."""
+    if any((each.kind, each.cause) == ("desync", "values") for each in findings):
+        return False
     steps = tables["steps"].select(["rank", "step", "synced_norm"]).to_pandas().dropna()
     norms = steps.groupby("step")["synced_norm"].agg(["min", "max", "count"])
     norms = norms[(norms["count"] > 1) & np.isfinite(norms["max"])]
-    return bool((norms["max"] - norms["min"] <= 1e-6 * norms["max"].abs()).all()) if len(norms) else None
+    return bool((norms["max"] - norms["min"] <= tolerance_on_cpu(tables["collectives"]) * norms["max"].abs()).all()) if len(norms) else None
