@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.window import Window
 
 _log = logging.getLogger(__name__)
+_SWITCH_S = 1e-4
 
 
 class Agent:
@@ -89,6 +90,8 @@ class Agent:
         with self._lock:
             if not self.recording:
                 return
+            if self.window is not None:
+                self._guard("spans", self.window.close)
             self.recording = False
             self._switch(on=False)
             for name, collector in self.collectors.items():
@@ -161,13 +164,16 @@ class Agent:
         if collector is not None:
             with contextlib.suppress(Exception):
                 collector.stop()
+                collector.settle()
 
     def _switch(self, *, on: bool) -> None:
         """Hooks in, or out; `hooks_ms` tells how long that took."""
-        begin = clock.now()
+        begin, interval = clock.now(), sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)  # the training thread keeps the interpreter's lock for so long where we had to let it go
         for name, collector in self.collectors.items():
             collector.on = on
             self._guard(name, collector.start if on else collector.stop)
+        sys.setswitchinterval(interval)
         self.hooks_ms = (clock.now() - begin) / 1e6
 
     def _guard(self, name: str, call: Callable[[], Any]) -> None:

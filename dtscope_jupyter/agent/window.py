@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _TEARDOWN = "TEARDOWN_CUPTI"
 """Tells Kineto to let CUPTI go as a window ends; else every later launch stays slower."""
+_PATIENCE_NS = 1_500_000_000
 _FIRST_STEP = 10
 _SAMPLED_STEPS = 2
 _SLOWDOWN = 0.6
@@ -42,6 +44,7 @@ class Window(Collector):
         self._wanted = 0
         self._teardown: str | None = None
         self._profiler: Any = None
+        self._thread = 0
         self._first = 0
         self._left = 0
         self._next_ns = 0
@@ -52,9 +55,19 @@ class Window(Collector):
         """A window over the next `steps` whole steps."""
         self._wanted = steps
 
-    def stop(self) -> None:
-        """Ends an open window and waits for its file."""
-        if self._profiler is not None:
+    def close(self) -> None:
+        """Before the hooks come off: has an open window end with the step under way, as only the thread that began it can end it."""
+        self._wanted = 0
+        if self._profiler is None or threading.get_ident() == self._thread:
+            return
+        self._left = 1
+        deadline = now() + _PATIENCE_NS
+        while self._profiler is not None and now() < deadline:
+            time.sleep(0.002)
+
+    def settle(self) -> None:
+        """Ends a window that this thread began, and waits for files; one that is stuck in a step ends when steps are seen again."""
+        if self._profiler is not None and threading.get_ident() == self._thread:
             self._end(self.agent.progress.step)
         for writer in self._writers:
             writer.join(timeout=10)
@@ -87,7 +100,7 @@ class Window(Collector):
             self.agent.recorder.note("window", "profiler", text="no window: the program runs a profiler of its own", step=first)
             self._next_ns = now() + 10 * 10**9
             return
-        start = now()
+        start, self._thread = now(), threading.get_ident()
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_initialized():
             activities.append(torch.profiler.ProfilerActivity.CUDA)

@@ -90,6 +90,17 @@ def test_ranks_record_until_the_last_watcher_leaves(run: Path) -> None:
     assert _recording(attempt) == [False, False]
 
 
+def test_a_window_that_is_open_ends_with_its_step(run: Path) -> None:
+    attempt, current = rundir.attempts(run)[-1], session.Session()
+    attaching.attach(str(run), current)
+    assert all("profiles its next 100 steps" in line for line in asking.capture(attempt, "profile", None, 100))
+    _until(lambda: all(_rows(attempt, rank, disturbed=True) for rank in range(2)))
+    attaching.detach(current)
+    assert all(list(attempt.rank_path(rank).glob("trace-*.json.gz")) for rank in range(2))
+    assert _recording(attempt) == [False, False]
+    _record(run)
+
+
 def _recording(attempt: rundir.Attempt) -> list[bool]:
     return [bool(reply["recording"]) for reply in asking.ask_ranks(attempt, {"command": "status"}).values()]
 
@@ -111,8 +122,10 @@ def _record(run: Path) -> None:
     attaching.detach(current)
 
 
-def _rows(attempt: rundir.Attempt, rank: int) -> int:
-    return sum(len(batch) for batch in BlockReader(attempt.rank_path(rank), "steps").batches())
+def _rows(attempt: rundir.Attempt, rank: int, *, disturbed: bool | None = None) -> int:
+    """Steps that the rank has written, or those among them that are, or are not, disturbed."""
+    rows = [row for batch in BlockReader(attempt.rank_path(rank), "steps").batches() for row in batch.to_pylist()]
+    return sum(disturbed in (None, row["disturbed"]) for row in rows)
 
 
 def _until(condition: Callable[[], object]) -> None:
