@@ -124,7 +124,8 @@ export class App {
     if (status.state === "waiting" || status.state === "running" || status.state === "") {
       return status.live ? "No step has been finished yet. The map begins with the first one." : "Loading the run.";
     }
-    return `The run ${status.state} before any step was recorded.`;
+    const known = this.model.findings.length ? " What is known stands above." : "";
+    return `No step was recorded in this run.${known}`;
   }
 
   private tabbed(context: Context): HTMLElement {

@@ -16,7 +16,14 @@ export class Surface {
   height = 0;
   private draw: Draw = () => {};
 
-  constructor(label: string, keys: string, resized: () => void, signal: AbortSignal) {
+  private missed = false;
+
+  constructor(
+    label: string,
+    keys: string,
+    private readonly resized: () => void,
+    signal: AbortSignal,
+  ) {
     this.canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": label, "aria-description": keys });
     this.tip = h("div.dts-tip", { hidden: true, role: "tooltip" });
     this.voice = h("div.dts-voice", { "aria-live": "polite" });
@@ -30,7 +37,8 @@ export class Surface {
   paint(height: number, draw: Draw): boolean {
     this.draw = draw;
     const width = Math.floor(this.root.clientWidth);
-    if (width < 40) return false;
+    if (width < 40) return this.miss();
+    this.missed = false;
     const ratio = Math.min(window.devicePixelRatio || 1, 3);
     const [w, hh] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (this.canvas.width !== w || this.canvas.height !== hh) {
@@ -47,6 +55,13 @@ export class Surface {
     context.clearRect(0, 0, width, height);
     draw(new CanvasPen(context, this.font), width, height);
     return true;
+  }
+
+  /** JupyterLab hides all for a moment while it changes its theme, and a size that comes back as it was is no event: one more try. */
+  private miss(): false {
+    if (!this.missed) requestAnimationFrame(() => this.resized());
+    this.missed = true;
+    return false;
   }
 
   /** Shows a note beside the pointer, within the surface. */
