@@ -181,6 +181,16 @@ def holding(word: str) -> str:
     return _HOLD.replace("WORD", json.dumps(word))
 
 
+def count_messages(page: Page) -> None:
+    """Has `window.came` count the messages that the kernel sends to the page's widgets from now on."""
+    page.evaluate("""() => {
+      window.came = 0;
+      window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.anyMessage.connect((_, { msg, direction }) => {
+        if (direction === "recv" && msg.header.msg_type === "comm_msg") window.came++;
+      });
+    }""")
+
+
 def wait_frame(page: Page) -> None:
     """Waits until all that was asked of the panels before is drawn: they draw in the next animation frame."""
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
