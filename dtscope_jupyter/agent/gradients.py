@@ -182,7 +182,7 @@ class Gradients(Collector):
     def _flat(self, tensors: list[torch.Tensor]) -> None:
         _, tensors = self._readable(tensors, tensors)
         if tensors:
-            self._part.flat.append(readings.Reading(readings.norms(tensors)))
+            self._part.flat.append(readings.Reading(readings.norms(readings.pieces(tensors))))
 
     def _measure(
         self, into: list[Norms], parameters: list[torch.Tensor], gradients: list[torch.Tensor] | None, *, count: bool, scale: float = 1.0

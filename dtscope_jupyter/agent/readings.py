@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import torch
 
+PIECE = 2**17
+
 
 class Reading:
     """A vector of scalars."""
@@ -54,6 +56,16 @@ def norms(tensors: list[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         found = torch._foreach_norm(tensors)  # noqa: SLF001
         return torch.stack([norm.float() for norm in found] if len({norm.dtype for norm in found}) > 1 else list(found))
+
+
+def pieces(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same values, large tensors of a CPU cut: it adds them up one after the other, so that the order would show in float32."""
+    with torch.no_grad():
+        return [
+            piece
+            for tensor in tensors
+            for piece in ((tensor,) if tensor.is_cuda or tensor.numel() <= PIECE else tensor.reshape(-1).split(PIECE))
+        ]
 
 
 def nonfinite(tensors: list[torch.Tensor]) -> torch.Tensor:

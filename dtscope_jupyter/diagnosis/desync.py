@@ -26,10 +26,10 @@ _EVEN = ("all_reduce", "broadcast", "reduce")
 _AHEAD = 8
 _ITEM_BYTES = 4
 _GLOO_SAYS = ("Received data size doesn't match expected size", "op.preamble.length <= op.nbytes")
-_LEAST, _AN_ELEMENT, _MOST = 1e-5, 1e-9, 5e-3
+_LEAST, _AN_ELEMENT, _PIECE = 1e-5, 1e-9, 2**17
 """Norms of equal gradients that CPUs summed in another order, as one buffer or by parameters, differ in float32 by up to 1.5e-10 of
-themselves for each element of the largest buffer (measured from 5e4 to 6.5e6); a difference counts beyond seven times that. Devices sum
-in trees, whose order matters less than the least tolerance.
+themselves for each element of what is summed at once, a buffer or a piece of one (measured from 5e4 to 6.5e6); a difference counts beyond
+seven times that. Devices sum in trees, whose order matters less than the least tolerance.
 """
 ADVICE = {
     "operation": "Make all ranks call the same collective here: look for a condition on the rank around these lines.",
@@ -201,7 +201,8 @@ def _values(evidence: Evidence) -> list[Finding]:
 def tolerance_on_cpu(table: pa.Table) -> float:
     """By how much of themselves norms of equal gradients may differ on CPUs: by the largest buffer of a backward in `collectives`."""
     sent = columns.is_any(table, "operation", ("all_reduce",)) & columns.is_any(table, "phase", ("backward",))
-    return float(np.clip(_AN_ELEMENT * np.nanmax(columns.reals(table, "bytes")[sent], initial=0) / _ITEM_BYTES, _LEAST, _MOST))
+    elements = np.nanmax(columns.reals(table, "bytes")[sent], initial=0) / _ITEM_BYTES
+    return float(np.clip(_AN_ELEMENT * elements, _LEAST, _AN_ELEMENT * _PIECE))
 
 
 def _values_finding(evidence: Evidence, norms: Reals, tolerance: float, first: int, rows: Ints, apart: Ints) -> Finding:

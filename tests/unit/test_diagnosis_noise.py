@@ -40,14 +40,14 @@ def norms(tables: dict[str, pa.Table], factor: float, first: int) -> list[Findin
     return diagnose(changed(tables, "synced_norm", lambda v, rank, step: np.where((rank == 1) & (step == first), factor * v, v))).findings
 
 
-@pytest.mark.parametrize(("megabytes", "factor"), [(1, 1 + 2.4e-5), (25, 1 + 7.5e-4), (25, 1 - 7.5e-4)])
+@pytest.mark.parametrize(("megabytes", "factor"), [(1, 1 + 2.4e-5), (25, 1 + 1e-4), (25, 1 - 1e-4)])
 def test_norms_that_were_summed_in_another_order_are_no_desync(megabytes: int, factor: float) -> None:
     tables = simulate.run(2, 20, seed=3, gradient_bytes=megabytes * 2**20, buckets=1, device=None)
     assert norms(tables, factor, 12) == []
 
 
 @pytest.mark.parametrize(("world_size", "ranks"), [(2, (0, 1)), (3, (1,)), (8, (1,))])
-@pytest.mark.parametrize("factor", [1.02, 0.7])
+@pytest.mark.parametrize("factor", [1.0005, 1.02, 0.7])
 def test_norms_that_differ_by_more_are_one(world_size: int, ranks: tuple[int, ...], factor: float) -> None:
     (finding,) = norms(simulate.run(world_size, 20, seed=3), factor, 12)
     assert (finding.kind, finding.cause, finding.ranks, finding.steps) == ("desync", "values", ranks, (12,))
