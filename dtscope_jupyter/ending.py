@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FAILED = re.compile(r"rank (\d+): (.*)", re.DOTALL)
-_TIMEOUT = re.compile(r"was not done after --timeout (.*)")
+_TIMEOUT = re.compile(r"was not done after --timeout ([^,]*)(.*)")
 _EXIT = re.compile(r"ended (by|with) ")
 
 
@@ -28,7 +28,7 @@ def sentence(meta: Mapping[str, Any]) -> str:
 
 def _of_rank(rank: str, reason: str) -> str:
     if late := _TIMEOUT.fullmatch(reason):
-        return f"Timed out after {late[1]}: rank {rank} was not done."
+        return f"Timed out after {late[1]}: rank {rank} was not done{late[2]}."
     if reason.startswith("hang: "):
         return f"Stopped at a hang. {reason.removeprefix('hang: ')}"
     return f"Rank {rank} {'' if _EXIT.match(reason) else 'raised '}{reason}{'' if reason.endswith(('.', '!', '?')) else '.'}"

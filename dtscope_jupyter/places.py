@@ -84,7 +84,8 @@ def newest_attempt(target: str) -> Attempt:
 
 def _newest_attempt(target: str, path: Path) -> Attempt:
     if not path.is_dir():
-        raise DtscopeError(f"{target!r} is no directory: give a run directory, a folder of runs, a pid or tcp://host:port")
+        wrong = "is no directory" if path.exists() else "is no directory yet (a job makes it as its ranks begin)"
+        raise DtscopeError(f"{target!r} {wrong}: give a run directory, a folder of runs, a pid or tcp://host:port")
     if not rundir.attempts(path):
         inside = [folder for folder in path.iterdir() if folder.is_dir() and rundir.is_run(folder)]
         if not inside:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _INTERRUPT = ((Signals.SIGINT, 5.0), (Signals.SIGTERM, 2.0), (Signals.SIGKILL, 2.0))
 _STOP = ((Signals.SIGINT, 1.0), (Signals.SIGTERM, 1.0), (Signals.SIGKILL, 2.0))
 _LOG_LINES = 10
+_NAMED = 7
 _LOOK_S = 0.01
 
 
@@ -254,9 +255,9 @@ class Job:
     def _run_out(self) -> None:
         if self._steps or self._failures:
             return
-        late = next(rank for rank in self._ranks if rank.ended is None)
+        late, *others = [rank for rank in self._ranks if rank.ended is None]
         log = last_lines(Path(self.options.logs[late.number]), _LOG_LINES)
-        reason = f"was not done after --timeout {self.options.timeout:g} s"
+        reason = f"was not done after --timeout {self.options.timeout:g} s" + _nor(others)
         self._failures.append(Failure(late.number, time.time_ns(), reason, log=log))
         self._escalate(_INTERRUPT)
 
@@ -279,3 +280,11 @@ class Job:
             for rank in self.world.running:
                 self.world.signal(rank, Signals.SIGKILL)
             self.world.close()
+
+
+def _nor(others: list[Rank]) -> str:
+    """As in: was not done after 5 s, nor were ranks 1 and 2."""
+    *more, last = [str(rank.number) for rank in others] or [""]
+    if len(others) > _NAMED:
+        return f", nor were {len(others)} others"
+    return f", nor were ranks {', '.join(more)} and {last}" if more else f", nor was rank {last}" if last else ""

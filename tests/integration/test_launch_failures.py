@@ -162,6 +162,11 @@ class TestInterrupt:
         assert job.failure is not None
         assert (job.failure.rank, job.failure.reason) == (1, "was not done after --timeout 3 s")
 
+    def test_a_time_limit_names_all_ranks_that_were_late(self, ranks: Ranks) -> None:
+        job = ranks.run("import time\ntime.sleep(600)", timeout=1.0)
+        assert job.failure is not None
+        assert (job.failure.rank, job.failure.reason) == (0, "was not done after --timeout 1 s, nor was rank 1")
+
     def _sleeping(self, ranks: Ranks, source: str) -> Job:
         job = ranks.begin(GROUP + "print('ready', flush=True)\n" + source)
         until(lambda: all("ready" in ranks.log(job, rank) for rank in range(2)), "ranks are ready")

@@ -61,7 +61,7 @@ class TestBadInput:
             ("%dtscope show nothing", ["'nothing'", "overlap"]),
             ("%dtscope diagnose", ["no current run"]),
             ("%dtscope stop", ["nothing to stop"]),
-            ("%dtscope attach nowhere", ["'nowhere' is no directory"]),
+            ("%dtscope attach nowhere", ["'nowhere' is no directory yet (a job makes it as its ranks begin)"]),
             ("%dtscope attach 99999999", ["no process has pid 99999999"]),
             ("%dtscope export perfetto", ["no current run"]),
             ("%dtscope inject flood", ["'flood'", "straggler"]),

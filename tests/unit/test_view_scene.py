@@ -12,6 +12,7 @@ import pytest
 from analysis_rows import collective, counted, two_ranks
 from analysis_rows import tables as rows
 
+from dtscope_jupyter import simulate
 from dtscope_jupyter.analysis.compare import compare
 from dtscope_jupyter.diagnosis import diagnose
 from dtscope_jupyter.diagnosis.finding import Finding, Severity
@@ -174,6 +175,10 @@ class TestScene:
         assert headline(scene(tables(), None)) == ("Nothing was recorded.", "", "none")
         assert headline(scene(ddp(), None))[0] == "Measured, not judged: 12 steps on 4 ranks."
         assert headline(shown())[0] == "No finding in 12 steps on 4 ranks."
+        alone = simulate.run(2, 1, seed=1)
+        sentence, detail, _ = headline(scene(alone, diagnose(alone)))
+        assert "no verdict" in sentence
+        assert detail.startswith("Record at least three whole steps")
 
     def test_one_slow_step_does_not_make_the_share_exceed_the_step(self) -> None:
         ends = {0: 1, 1: 2, 2: 11}

@@ -21,6 +21,8 @@ def headline(scene: Scene) -> tuple[str, str, str]:
     if not scene.findings:
         return _calm(scene), measured(scene), "none"
     top = scene.findings[0]
+    if top.kind == "insufficient_data":
+        return top.sentence, top.advice, str(top.severity)
     known = [part for part in (price(top), f"confidence {top.confidence:.2f}") if part]
     detail = f"{', '.join(known)}. {top.advice}"
     return top.sentence, detail[:1].upper() + detail[1:], str(top.severity)
