@@ -177,7 +177,7 @@ class TestScene:
         assert headline(shown())[0] == "No finding in 12 steps on 4 ranks."
         alone = simulate.run(2, 1, seed=1)
         sentence, detail, _ = headline(scene(alone, diagnose(alone)))
-        assert "no verdict" in sentence
+        assert "too few for a verdict" in sentence
         assert detail.startswith("Record at least three whole steps")
 
     def test_one_slow_step_does_not_make_the_share_exceed_the_step(self) -> None:
