@@ -38,10 +38,7 @@ def packer(type_: pa.DataType) -> Callable[[Sequence[Any]], pa.Array]:
     pack = _pack(type_)
 
     def make(values: Sequence[Any]) -> pa.Array:
-        absent = values.count(None)
-        if absent == len(values):
-            return pa.nulls(absent, type_)
-        return pack(values, _bits([value is not None for value in values]) if absent else None)
+        return pack(values, _bits([value is not None for value in values]) if values.count(None) else None)
 
     return make
 
