@@ -113,21 +113,24 @@ class Window(Collector):
         self._cost_ns = now() - start
 
     def _end(self, closed: int) -> None:
-        start = now()
-        profiler, self._profiler = self._profiler, None
-        profiler.stop()
-        if self._teardown is None:
-            os.environ.pop(_TEARDOWN, None)
-        else:
-            os.environ[_TEARDOWN] = self._teardown
-        self._cost_ns += now() - start
-        profiled = max(closed - self._first + 1, 1)
-        step_ns = self.agent.cost.step_ns
-        cost = self._cost_ns + _SLOWDOWN * profiled * step_ns
-        self._next_ns = now() + int(cost / self.agent.cost.budget)
-        writer = threading.Thread(target=self._write, args=(profiler, self._first, profiled), name="dtscope-trace", daemon=True)
-        self._writers.append(writer)
-        writer.start()
+        """`close` waits on another thread for there to be no profiler: by then its file has a writer."""
+        start, profiler = now(), self._profiler
+        try:
+            profiler.stop()
+            if self._teardown is None:
+                os.environ.pop(_TEARDOWN, None)
+            else:
+                os.environ[_TEARDOWN] = self._teardown
+            self._cost_ns += now() - start
+            profiled = max(closed - self._first + 1, 1)
+            step_ns = self.agent.cost.step_ns
+            cost = self._cost_ns + _SLOWDOWN * profiled * step_ns
+            self._next_ns = now() + int(cost / self.agent.cost.budget)
+            writer = threading.Thread(target=self._write, args=(profiler, self._first, profiled), name="dtscope-trace", daemon=True)
+            self._writers.append(writer)
+            writer.start()
+        finally:
+            self._profiler = None
 
     def _write(self, profiler: Any, first: int, steps: int) -> None:
         path = self.agent.config.folder / f"trace-{first:06d}.json.gz"

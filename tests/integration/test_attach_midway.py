@@ -96,7 +96,7 @@ def test_a_window_that_is_open_ends_with_its_step(run: Path) -> None:
     assert all("profiles its next 100 steps" in line for line in asking.capture(attempt, "profile", None, 100))
     _until(lambda: all(_rows(attempt, rank, disturbed=True) for rank in range(2)))
     attaching.detach(current)
-    assert all(list(attempt.rank_path(rank).glob("trace-*.json.gz")) for rank in range(2))
+    _until(lambda: all(list(attempt.rank_path(rank).glob("trace-*.json.gz")) for rank in range(2)))
     assert _recording(attempt) == [False, False]
     _record(run)
 
