@@ -66,7 +66,11 @@ class Shipper:
         self._known = False
 
     def run(self, alive: Callable[[], bool], linger: float) -> bool:
-        """Ships until the rank is no more `alive` and all is acknowledged (True), or the collector was away for `linger` s then."""
+        """Ships until the rank is no more `alive` and all is acknowledged (True), or the collector was away for `linger` s then.
+
+        Raises:
+            DtscopeError: The collector refuses for good, or the folder is gone before it came back.
+        """
         last = time.monotonic()
         while True:
             ending = not alive()
@@ -75,6 +79,8 @@ class Shipper:
                 last = time.monotonic()
             except AwayError as error:
                 log.info("%s; the rank's files wait for it", error)
+                if ending and not self._folder.is_dir():
+                    raise DtscopeError(f"{str(self._folder)!r} is gone, with what was not shipped yet") from error
                 if ending and time.monotonic() - last > linger:
                     return False
                 time.sleep(_AWAY_S)

@@ -8,11 +8,12 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -159,6 +160,15 @@ def test_rank_waits_for_a_collector_that_is_away(tmp_path: Path, keys: Path) -> 
     with pytest.raises(AwayError, match="no answer"):
         shipper.step()
     shipper.close()
+
+
+def test_nobody_waits_for_a_collector_with_a_folder_that_is_gone(tmp_path: Path, keys: Path) -> None:
+    folder = tmp_path / "run-d" / "rank-0000"
+    folder.mkdir(parents=True)
+    with closing(Shipper(folder, _free_endpoint(), load_client(keys))) as shipper:
+        shutil.rmtree(folder)
+        with pytest.raises(DtscopeError, match="is gone, with what was not shipped yet"):
+            shipper.run(lambda: False, 600.0)
 
 
 def test_a_full_disk_is_waited_out(tmp_path: Path, keys: Path) -> None:
