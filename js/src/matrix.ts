@@ -5,7 +5,8 @@ import { Pyramid } from "./lod";
 import { METRIC_NAMES, METRICS, type MetricName, type Range } from "./metrics";
 
 export const LIVE_CELLS = 512 * 1024;
-const MIN_COLUMNS = 4096;
+/** A map is at most some 4,000 pixels wide: more columns than a few a pixel would only be held, hour after hour. */
+const [MIN_COLUMNS, MOST_COLUMNS] = [4096, 16_384];
 /** Steps marked as slowed by us; of more the oldest are forgotten. */
 const MOST_SLOWED = 4096;
 /** Sampled and other steps that must be known before their lengths are compared, and the newest that are. */
@@ -197,8 +198,10 @@ export class StepMatrix {
     if (step < 0) return false;
     if (this.firstStep === null) this.firstStep = step < 64 ? 0 : step;
     if (step < this.firstStep) return false;
-    this.lastStep = Math.max(this.lastStep, step);
-    while (this.columns > Math.max(MIN_COLUMNS, this.cells / Math.max(1, this.ranks.length))) this.halve();
+    if (step <= this.lastStep) return true;
+    this.lastStep = step;
+    const most = Math.min(MOST_COLUMNS, Math.max(MIN_COLUMNS, this.cells / Math.max(1, this.ranks.length)));
+    while (this.columns > most) this.halve();
     return true;
   }
 

@@ -72,6 +72,16 @@ describe("a matrix of steps", () => {
     expect(matrix.pyramids.exposed.range(matrix.row(1), 0, matrix.columns)).toBe(99);
   });
 
+  it("keeps no more columns of a long run than a screen can show, but a whole run as it is", () => {
+    const matrix = new StepMatrix(1 << 20);
+    for (let step = 0; step < 40_000; step++) matrix.set("exposed", 0, step, step);
+    expect([matrix.stride, matrix.columns]).toEqual([4, 10_000]);
+    const whole = new StepMatrix(1 << 10);
+    whole.load("exposed", [0], 0, 40_000, new Float32Array(40_000).fill(1));
+    whole.set("exposed", 0, 39_999, 2);
+    expect([whole.stride, whole.columns, whole.get("exposed", 0, 39_999)]).toEqual([1, 40_000, 2]);
+  });
+
   it("does not lose a cell as ranks and steps come in any order", () => {
     fc.assert(
       fc.property(cells, (list) => {
