@@ -131,3 +131,43 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: tuple[torch.
     loss = backward(model, batch)
     update(optimizer)
     return loss
+
+
+def captured(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch: tuple[torch.Tensor, torch.Tensor]
+) -> Callable[[tuple[torch.Tensor, torch.Tensor]], torch.Tensor]:
+    """A step whose forward and backward are one CUDA graph, DDP's collectives in it; the optimizer runs as ever.
+
+    To be called on the stream on which the model was built: DDP wants 11 steps on it before the capture.
+    """
+    held, stream = tuple(part.clone() for part in batch), torch.cuda.current_stream()
+    for _ in range(11):
+        backward(model, held)  # type: ignore[arg-type]
+        optimizer.zero_grad(set_to_none=False)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        loss = backward(model, held)  # type: ignore[arg-type]
+
+    def replay(batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        for place, part in zip(held, batch, strict=True):
+            place.copy_(part)
+        graph.replay()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+        return loss.clone()
+
+    return replay
+
+
+def trained(size: str, parallel: str, steps: int) -> tuple[list[torch.Tensor], nn.Module]:
+    """Losses of some steps of a new model, and the model; `parallel` is "ddp", "fsdp" or "graph" (DDP as a CUDA graph)."""
+    if parallel != "graph":
+        model, optimizer = build(size, parallel)
+        draw = batches(size)
+        return [step(model, optimizer, draw()) for _ in range(steps)], model
+    with torch.cuda.stream(torch.cuda.Stream(device())):
+        model, optimizer = build(size, "ddp")
+        draw = batches(size)
+        replay = captured(model, optimizer, draw())
+        return [replay(draw()) for _ in range(steps)], model

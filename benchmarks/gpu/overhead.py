@@ -80,13 +80,18 @@ def rank_main(pipe: Connection, rank: int, world: int, port: int, case: str, fol
     dist.destroy_process_group()
 
 
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class Ranks:
     """One set of ranks that trains blocks on request."""
 
     def __init__(self, world: int, case: str, folder: str | None, collect: frozenset[str] | None = None) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         context = multiprocessing.get_context("forkserver")
         self.pipes, self.processes = [], []
         for rank in range(world):

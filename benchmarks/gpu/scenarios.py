@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -51,6 +52,7 @@ SCENARIOS = {
     "healthy_buckets_1mb": Scenario(size="135m", ddp={"bucket_cap_mb": 1}),
     "healthy_buckets_100mb": Scenario(ddp={"bucket_cap_mb": 100, "gradient_as_bucket_view": True}),
     "healthy_compile": Scenario("compile", size="135m"),
+    "healthy_graph": Scenario("graph", size="135m", steps=60),
     "one_bucket": Scenario(size="135m", ddp={"bucket_cap_mb": 100_000}, collect=SPANS, expected=("low_overlap", "one_bucket", False)),
     "one_bucket_device_bound": Scenario(
         size="470m-large", ddp={"bucket_cap_mb": 100_000}, collect=SPANS, expected=("low_overlap", "one_bucket", False)
@@ -81,6 +83,11 @@ def train(scenario: Scenario, path: str) -> None:  # noqa: C901, PLR0915 # sent 
 
     dist.init_process_group()
     rank = dist.get_rank()
+    if scenario.fault == "graph":
+        gpt.trained(scenario.size, "graph", scenario.steps)
+        torch.cuda.synchronize()
+        dist.destroy_process_group()
+        return
     model, optimizer = gpt.build(scenario.size, scenario.parallel, **scenario.ddp)
     step_model: Any = torch.compile(model) if scenario.fault == "compile" else model
     draw, matrix = gpt.batches(scenario.size), torch.randn(8192, 8192, device=gpt.device(), dtype=torch.bfloat16)
@@ -156,7 +163,7 @@ while True:
 
 
 def estimates(run: Any) -> list[dict[str, Any]]:
-    """Exposed comm and overlap ratio of each profiled step: ours while it ran, and Kineto's of the same step."""
+    """Exposed comm and overlap of each profiled step: ours while it ran, and Kineto's of what the host launched in the same step."""
     from dtscope_jupyter import ingest
     from dtscope_jupyter.store import BlockReader
 
@@ -167,7 +174,7 @@ def estimates(run: Any) -> list[dict[str, Any]]:
         for trace in sorted(folder.glob("trace-*.json.gz")):
             spans = ingest.read([trace], rank=rank).tables["spans"].to_pandas()
             for number, row in ours.items():
-                inside = spans[(spans.start_ns >= row["start_ns"]) & (spans.end_ns <= row["end_ns"])]
+                inside = spans[spans.launch_ns.between(row["start_ns"], row["end_ns"])]
                 if len(inside) and row["disturbed"] and (inside.kind == "comm").any():
                     rows.append({"rank": rank, "step": number, **_both(row, inside)})
     return rows
@@ -248,14 +255,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--world", type=int, default=4)
     parser.add_argument("--only", nargs="*", default=list(SCENARIOS))
+    parser.add_argument("--repeat", type=int, default=1, help="how often the list is gone through")
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which no further scenario begins")
     parser.add_argument("--folder", type=Path, default=Path("dtscope-runs"))
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    results = []
-    for name in options.only:
+    results, begin = [], time.perf_counter()
+    for turn, name in ((turn, name) for turn in range(options.repeat) for name in options.only):
+        if time.perf_counter() - begin > options.limit:
+            break
         try:
-            result = run_one(name, options.world, options.folder, options.pictures)
+            result = run_one(name, options.world, options.folder / f"{turn}", options.pictures)
         except Exception as error:  # noqa: BLE001 # one scenario's failure must not hide the others
             failure = f"{type(error).__name__}: {error}"
             result = {"scenario": name, "right": False, "found": [], "failure": failure, "step_ms": None, "seconds": 0, "estimates": []}
