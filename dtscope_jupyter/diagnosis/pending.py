@@ -104,7 +104,7 @@ def _abandoned(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, 
     recorded = columns.is_any(table, "source", ("event", "host")) & (seq != NONE)
     lasted = (columns.ints(table, "end_ns") - columns.ints(table, "start_ns")) / 1e6
     timed = recorded & (columns.ints(table, "end_ns") != NONE) & (columns.ints(table, "start_ns") != NONE)
-    died, usual = exits(tables), _usual_ms(table)
+    died, done, usual = exits(tables), _finished(tables), _usual_ms(table)
     found = np.zeros(len(table), dtype=bool)
     rows, shown = np.flatnonzero(recorded & (code >= 0) & (rank >= 0)), int(rank.max(initial=0)) + 1
     newest = np.full((len(names), shown), -1)
@@ -114,10 +114,22 @@ def _abandoned(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, 
         if not last or min(last.values()) == max(last.values()):
             continue
         mine = recorded & (code == number)
-        dead = any(died.get(one) and at < max(last.values()) for one, at in last.items())
+        final = mine & (seq == max(last.values()))
+        # A rank that finished the step had the collective too, and did not record it: ranks need not sample the same steps.
+        step = int(columns.ints(table, "step")[final].max())
+        absent = [one for one, at in last.items() if at < max(last.values()) and (step == NONE or done.get(one, NONE) < step)]
+        dead = any(died.get(one) for one in absent)
         long = timed & mine & (seq > min(last.values())) & (lasted > max(LEAST_S * 1e3, TIMES_USUAL * usual.get(name, 0.0)))
-        found |= long | (mine & (seq == max(last.values())) & dead)
+        found |= long | (final & dead)
     return found
+
+
+def _finished(tables: Mapping[str, pa.Table]) -> dict[int, int]:
+    """The last step that each rank surely finished: its optimizer did, or another step followed."""
+    table = tables["steps"]
+    ranks, step = columns.ints(table, "rank"), columns.ints(table, "step")
+    whole = np.where(columns.ints(table, "optimizer_end_ns") != NONE, step, step - 1)
+    return {int(one): int(whole[ranks == one].max()) for one in np.unique(ranks).tolist()}
 
 
 def exits(tables: Mapping[str, pa.Table]) -> dict[int, float]:

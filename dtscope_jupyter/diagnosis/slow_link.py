@@ -199,8 +199,8 @@ def _by_steps(evidence: Evidence, transfers: links.Transfers, slow: list[str]) -
     are those of the backward and `slow`, which the recorded steps show.
     """
     usable = np.flatnonzero(evidence.steps.usable & np.isfinite(evidence.exposed_transfer))
-    recorded = np.intersect1d(evidence.pairs.pair_step, usable)
-    if len(usable) < 2 * _FEWEST or not 0 < len(recorded) < len(usable) / 2 or not len(transfers.backward):
+    recorded = np.intersect1d(evidence.pairs.pair_step[transfers.backward], usable)
+    if len(usable) < 2 * _FEWEST or not 0 < len(recorded) < len(usable) / 2:
         return []
     exposed = evidence.exposed_transfer
     of_ranks = transfers.ms * evidence.pairs.size / len(evidence.ranks)

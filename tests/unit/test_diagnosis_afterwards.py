@@ -48,6 +48,17 @@ def test_a_rank_that_died_is_named_although_its_peers_ended_at_once() -> None:
     assert said(ended_run({0: 30, 1: 30, 2: None}, notes=exits)) == [("hang", "process_died", (2,))]
 
 
+@pytest.mark.parametrize(("finished", "named"), [(True, False), (False, True)])
+def test_a_rank_that_failed_after_a_step_that_it_did_not_sample_is_not_awaited(finished: bool, named: bool) -> None:  # noqa: FBT001
+    """Ranks need not record the collectives of the same steps; the others end when rank 2 is gone."""
+    exits = [{"rank": 2, "kind": "exit", "time_ns": at(150), "value": 1.0, "text": "ended with exit code 1"}]
+    rows = [collective(rank, n, 10 * n, 10 * n + 2, step=n, state="completed") for rank in range(3) for n in range(10 - (rank == 2))]
+    steps = [step(rank, n, 10 * n, 10 * n + 9, optimizer_end_ns=at(10 * n + 8)) for rank in range(3) for n in range(10 - (rank == 2))]
+    steps += [step(2, 9, 90, 99, optimizer_end_ns=at(98) if finished else None)]
+    found = tables(collectives=rows, groups=GROUP, steps=steps, notes=exits)
+    assert [one for one in said(found) if one[0] == "hang"] == ([("hang", "process_died", (2,))] if named else [])
+
+
 @pytest.mark.parametrize(("code", "named"), [(-9.0, True), (-11.0, True), (-15.0, False), (-2.0, False), (0.0, False)])
 def test_a_rank_that_a_signal_ended_is_named_although_nothing_was_open(code: float, named: bool) -> None:  # noqa: FBT001
     """As on devices, where the collectives of most steps are not recorded."""

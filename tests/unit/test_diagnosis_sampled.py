@@ -147,3 +147,12 @@ def test_a_profiler_window_over_a_few_steps_hides_no_straggler(cause: str) -> No
 def test_what_is_said_of_a_ranks_time_are_kinds_of_work_alone() -> None:
     (finding,) = findings(Fault("straggler", "compute", (1,), 0.3, first=3), world_size=2)
     assert set(finding.evidence["excess_ms"]) <= {*CATEGORIES, "own", "compute", "copy", "launch"}
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_step_that_only_some_ranks_recorded_tells_no_transfer() -> None:
+    tables = dict(simulate.run(4, 80, sampled=16))
+    rows = tables["collectives"]
+    lacking = pa.compute.and_(pa.compute.equal(rows["step"], 64), pa.compute.less(rows["rank"], 2))
+    tables["collectives"] = rows.filter(pa.compute.invert(lacking))
+    assert [each for each in diagnose(tables).findings if each.severity is not Severity.INFO] == []
