@@ -7,8 +7,11 @@
                                                                --keep FOLDER --tools ours (or hta) does one tool at a time, and
                                                                --saved FILE takes HTA's answer from the --out of an earlier run
     python benchmarks/ingest.py --growth                       seconds per event from 10^5 to 10^7 events
+    ... --one BOTH                                             besides, both tools in turn in one process that has imported both
 
-PYTHON is an interpreter of its own environment with traceinsight (no dependency of ours). Every measurement is a fresh process.
+PYTHON is an interpreter of its own environment with traceinsight (no dependency of ours); every measurement with it is a fresh process.
+BOTH is one that has traceinsight and what we read traces with (pyarrow, msgspec, isal); `one_` figures are of one process, in which
+neither tool's imports count: `above_start` is the peak beyond what was resident as the turn began (one_process.py).
 Time: the tool is imported first, then one whole run is timed, both tools in turn, with nothing watching them. Memory: a
 run of its own that begins with nothing imported, as a user's does; `peak` is the kernel's own account of the process (VmHWM, shared
 libraries included), or where helper processes took part the most that all held together (proportional set size), `own` the most
@@ -146,7 +149,7 @@ def beside_hta(hta: str, folder: Path, rounds: int, runs: int) -> dict[str, Any]
     found = compare(theirs, ours, rounds)
     assert len(theirs.figures) == len(ours.figures)
     worst = max(abs(a - b) for a, b in zip(theirs.figures, ours.figures, strict=True))
-    row = {
+    row: dict[str, Any] = {
         "hta_s": found.a,
         "ours_s": found.b,
         "times_faster": 1 / found.ratio,
@@ -156,6 +159,9 @@ def beside_hta(hta: str, folder: Path, rounds: int, runs: int) -> dict[str, Any]
         "worst_difference_pct": worst,
         **memories(hta, folder, runs),
     }
+    row["times_less_memory_with_imports"] = row["hta_peak_mib"] / row["ours_peak_mib"]
+    row["times_less_memory_above_imports"] = row["hta_peak_above_imports_mib"] / row["ours_peak_above_imports_mib"]
+    row["times_less_memory_without_file_pages"] = row["hta_own_mib"] / row["ours_own_mib"]
     print(f"{folder.name:<18}", "  ".join(f"{name} {value:.3f}" for name, value in row.items()), flush=True)
     return row
 
@@ -170,6 +176,54 @@ def memories(hta: str, folder: Path, runs: int) -> dict[str, float]:
         for what in ("peak", "own"):
             row[f"{name}_{what}_above_imports_mib"] = row[f"{name}_{what}_mib"] - statistics.median(one[f"{what}_mib"] for one in bare)
     return row
+
+
+def in_one_process(python: str, folder: Path, turns: int) -> dict[str, Any]:
+    """Both tools in turn in one process that has imported both: medians of their times and of their peaks beyond each turn's start."""
+    script = Path(__file__).with_name("one_process.py")
+    command = [python, str(script), str(folder), str(turns)]
+    environment = {**os.environ, "PYTHONPATH": str(script.parents[1])}
+    rows: dict[str, list[dict[str, Any]]] = {"hta": [], "ours": []}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        done, most, began = threading.Event(), {"together": 0.0}, 0.0
+        watch = threading.Thread(target=_watch_helpers, args=(psutil.Process(process.pid), done, most))
+        watch.start()
+        for line in process.stdout:
+            told = json.loads(line)
+            if "begins" in told:
+                most["together"], began = 0.0, told["together_mib"]
+            else:
+                told["above_start_mib"] = max(told["above_start_mib"], most["together"] - began)
+                rows[told["ends"]].append(told)
+        done.set()
+        watch.join()
+    assert process.returncode == 0, f"{script.name} ended with status {process.returncode}"
+    row = {
+        f"one_{name}_{what}": statistics.median(each[what] for each in taken)
+        for name, taken in rows.items()
+        for what in ("seconds", "processor_s", "above_start_mib", "start_mib")
+    }
+    pairs = list(zip(rows["hta"], rows["ours"], strict=True))
+    row |= {f"one_times_{name}": statistics.median(a[what] / b[what] for a, b in pairs) for name, what in _RATIOS.items()}
+    worst = max(abs(x - y) for a, b in pairs for x, y in zip(a["figures"], b["figures"], strict=True))
+    row |= {"one_turns": turns, "one_worst_difference_pct": worst}
+    print(f"{folder.name:<18}", "  ".join(f"{name} {value:.3f}" for name, value in row.items()), flush=True)
+    return row
+
+
+_RATIOS = {"faster": "seconds", "less_processor": "processor_s", "less_memory": "above_start_mib"}
+
+
+def _watch_helpers(process: psutil.Process, done: threading.Event, most: dict[str, float], every: float = 0.01) -> None:
+    """The most that a process and its helpers held together, MiB; while it has none nobody looks, so that turns are not slowed."""
+    while not done.wait(every):
+        try:
+            if helpers := process.children(recursive=True):
+                held = [_held(one.pid).get("Pss", 0) for one in (process, *helpers)]
+                most["together"] = max(most["together"], sum(held) / 1024)
+        except (psutil.NoSuchProcess, OSError):
+            continue
 
 
 def large(python: str, program: str, folder: Path, rounds: int) -> dict[str, Any]:
@@ -233,6 +287,8 @@ def main() -> None:
     parser.add_argument("--tools", nargs="*", default=["hta", "ours"], help="which of hta and ours; both need minutes")
     parser.add_argument("--saved", type=Path, help="an earlier --out of --synthetic with HTA's answer")
     parser.add_argument("--conditions", default="", help="under which HTA's answer was taken, to be kept with it")
+    parser.add_argument("--one", help="interpreter with traceinsight and our dependencies")
+    parser.add_argument("--turns", type=int, default=5, help="turns of each tool in one process")
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--events", type=int, default=1_000_000)
@@ -245,7 +301,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         if arguments.data:
             for name in ("trace_diff_test", "nccl_data", "sampled_pair"):
-                results[name] = beside_hta(arguments.hta, arguments.data / name, arguments.rounds, arguments.runs)
+                results[name] = beside_hta(arguments.hta, arguments.data / name, arguments.rounds, arguments.runs) if arguments.hta else {}
+                results[name] |= in_one_process(arguments.one, arguments.data / name, arguments.turns) if arguments.one else {}
         if arguments.synthetic:
             folder = written(arguments.keep or Path(scratch) / "synthetic", arguments.ranks, arguments.events)
             if arguments.saved:
@@ -254,6 +311,8 @@ def main() -> None:
                 results["hta"] = large(arguments.hta, HTA, folder, 1)
             if "ours" in arguments.tools:
                 results["ours"] = large(sys.executable, OURS, folder, arguments.rounds)
+            if arguments.one:
+                results["one"] = in_one_process(arguments.one, folder, arguments.turns)
             if {"hta", "ours"} <= results.keys():
                 results["beside"] = beside(results["hta"], results["ours"])
         if arguments.growth:

@@ -25,11 +25,16 @@ CAPTURES = ("profile", "stacks", "flight_recorder")
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Raises one line in place of printing usage and leaving."""
 
     def error(self, message: str) -> NoReturn:
-        raise DtscopeError(f"{self.prog}: {message}{self._hint(message)} (%dtscope help {self.prog.split()[-1]})")
+        """What is wrong, what may have been meant, and where more is told."""
+        raise DtscopeError(f"{self.prog}: {message}{self._hint(message)} ({self._help})")
+
+    @property
+    def _help(self) -> str:
+        return f"%dtscope help {self.prog.split()[-1]}"
 
     def _hint(self, message: str) -> str:
         """What may have been meant."""
@@ -109,7 +114,7 @@ def ranks(text: str) -> list[int]:
     return found
 
 
-def _profile(parser: _Parser) -> None:
+def _profile(parser: Parser) -> None:
     add = parser.add_argument
     add("-n", "--ranks", dest="n", type=int, help="number of ranks (default: the GPUs, else 2)")
     add("--backend", choices=("gloo", "nccl"), help="what init_process_group() takes unless the cell says (default: by hardware)")
@@ -134,23 +139,27 @@ def _profile(parser: _Parser) -> None:
     add("--cluster", metavar="NAME", help="run on an ipyparallel cluster in place of local processes")
 
 
-def _attach(parser: _Parser) -> None:
+def _attach(parser: Parser) -> None:
     parser.add_argument("target", help="a run directory, a folder of runs (its newest), a pid, or tcp://host:port of a collector")
     parser.add_argument("--keys", metavar="FILE", help="for a collector: the notebook's keys (default: DTRAINSCOPE_KEYS)")
     parser.add_argument("--run", default="", metavar="NAME", help="for a collector: a run of it (default: its newest)")
 
 
-def _open(parser: _Parser) -> None:
+def _open(parser: Parser) -> None:
     parser.add_argument("paths", nargs="+", metavar="PATH", help=READABLE)
 
 
-def _show(parser: _Parser) -> None:
+def _report(parser: Parser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="PATH", help=f"{READABLE} (default: the current run)")
+
+
+def _show(parser: Parser) -> None:
     parser.add_argument("panel", choices=PANELS)
     parser.add_argument("--rank", type=int, help="at this rank")
     parser.add_argument("--step", type=int, help="at this step")
 
 
-def _inject(parser: _Parser) -> None:
+def _inject(parser: Parser) -> None:
     add = parser.add_argument
     add("fault", choices=(*FAULTS, "clear"), help="the fault, or clear to forget those given so far")
     add("--rank", type=ranks, metavar="R", help="rank or ranks that suffer it, e.g. 1 or 0,2-3 (default: 1)")
@@ -160,38 +169,39 @@ def _inject(parser: _Parser) -> None:
     add("--steps", type=int, help="how many steps suffer it (default: all that follow)")
 
 
-def _probe(parser: _Parser) -> None:
+def _probe(parser: Parser) -> None:
     parser.add_argument("what", choices=("links",))
     parser.add_argument("-n", "--ranks", dest="n", type=int, help="number of ranks (default: as a profile)")
 
 
-def _capture(parser: _Parser) -> None:
+def _capture(parser: Parser) -> None:
     parser.add_argument("what", choices=CAPTURES)
     parser.add_argument("--ranks", type=ranks, metavar="R", help="e.g. 0,2-3 (default: all)")
     parser.add_argument("--steps", type=int, help="steps in a profile (default: 2)")
 
 
-def _export(parser: _Parser) -> None:
+def _export(parser: Parser) -> None:
     parser.add_argument("format", choices=FORMATS)
     parser.add_argument("path", nargs="?", help="file or folder to write (default: in the run directory)")
 
 
-def _doctor(parser: _Parser) -> None:
+def _doctor(parser: Parser) -> None:
     parser.add_argument("pid", type=int, nargs="?", help="a process that is to be observed")
 
 
-def _help(parser: _Parser) -> None:
+def _help(parser: Parser) -> None:
     parser.add_argument("subcommand", nargs="?", help="one of the subcommands")
 
 
-def _nothing(parser: _Parser) -> None:
+def _nothing(parser: Parser) -> None:
     del parser
 
 
-_SUBCOMMANDS: dict[str, tuple[str, Callable[[_Parser], None]]] = {
+_SUBCOMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
     "profile": ("run the cell on every rank, live panels under it, a report at its end", _profile),
     "attach": ("show live what a running job records", _attach),
     "open": ("read a run, traces or dumps; returns the Run", _open),
+    "report": ("the report of the current run, or of what is read from PATH", _report),
     "show": ("show a panel of the current run", _show),
     "diagnose": ("findings of the current run, most costly first", _nothing),
     "inject": ("rehearse a fault in the next profile", _inject),
@@ -215,7 +225,7 @@ def parser(name: str) -> argparse.ArgumentParser:
         raise DtscopeError(f"unknown subcommand {name!r}{_nearest(name, SUBCOMMANDS)}; choose from {', '.join(SUBCOMMANDS)}")
     description, add = _SUBCOMMANDS[name]
     prefix = "%%dtscope" if name == "profile" else "%dtscope"
-    made = _Parser(prog=f"{prefix} {name}", description=description[0].upper() + description[1:] + ".", add_help=False, allow_abbrev=False)
+    made = Parser(prog=f"{prefix} {name}", description=description[0].upper() + description[1:] + ".", add_help=False, allow_abbrev=False)
     add(made)
     return made
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
+_FEW, _MOST_KEPT = 64, 256
+"""A column of so few values that are all the same is made once, as most columns of what a rank writes in a tenth of a second are."""
+_CONSTANT = {type(None), bool, int, str}
 _CODES = {pa.int64(): "q", pa.int32(): "i", pa.float64(): "d", pa.float32(): "f"}
 
 
@@ -36,9 +39,17 @@ def column(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 def packer(type_: pa.DataType) -> Callable[[Sequence[Any]], pa.Array]:
     """`column` of that type, for whoever makes many small ones: what the type is is asked once."""
     pack = _pack(type_)
+    kept: dict[tuple[int, Any], pa.Array] = {}
 
     def make(values: Sequence[Any]) -> pa.Array:
-        return pack(values, _bits([value is not None for value in values]) if values.count(None) else None)
+        count, first = len(values), values[0] if values else None
+        if not 0 < count <= _FEW or type(first) not in _CONSTANT or values.count(first) < count:
+            return pack(values, _bits([value is not None for value in values]) if values.count(None) else None)
+        if (found := kept.get((count, first))) is None:
+            found = kept[count, first] = pack(values, None if first is not None else _bits([False] * count))
+            if len(kept) > _MOST_KEPT:
+                kept.clear()
+        return found
 
     return make
 
@@ -113,6 +124,9 @@ def _flags(bits: pa.Buffer | None, begin: int, end: int) -> Bools:
 
 
 def _bits(flags: Sequence[bool] | Bools) -> pa.Buffer:
+    if len(flags) <= _FEW and isinstance(flags, list):
+        found = sum(1 << place for place, flag in enumerate(flags) if flag)
+        return pa.py_buffer(found.to_bytes((len(flags) + 7) // 8, "little"))
     return pa.py_buffer(np.packbits(np.asarray(flags, bool), bitorder="little"))
 
 

@@ -4,19 +4,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import __version__
-from dtscope_jupyter.arguments import READABLE, size
+from dtscope_jupyter.arguments import READABLE, Parser, size
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Sequence
 
 _LINES = 20
@@ -24,7 +24,11 @@ _LINES = 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand: exit 0, or 2 with one line on stderr where it can't be done."""
-    options = parser().parse_args(arguments)
+    try:
+        options = parser().parse_args(arguments)
+    except DtscopeError as error:
+        print(error, file=sys.stderr)
+        return 2
     try:
         options.run(options)
     except DtscopeError as error:
@@ -77,9 +81,29 @@ def _doctor(options: Namespace) -> None:
     print(doctor.text(doctor.examine(options.pid)))
 
 
-def parser() -> argparse.ArgumentParser:
+class _Parser(Parser):
+    """As that of the magics; a subcommand's tells what it doesn't know by itself, as it knows its options."""
+
+    @property
+    def _help(self) -> str:
+        return f"{self.prog} --help"
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """As argparse, but an unknown option is told before what is missing: it may be what was meant."""
+        words = list(sys.argv[1:] if args is None else args)
+        for word in takewhile(lambda word: word.startswith("-"), words) if self._subparsers else words:
+            name = word.partition("=")[0]
+            if name.startswith("--") and name != "--" and " " not in word and name not in self._option_string_actions:
+                self.error(f"unrecognized arguments: {name}")
+        known, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
+
+
+def parser() -> ArgumentParser:
     """The command's parser; help and pages derive from it."""
-    made = argparse.ArgumentParser(prog="dtscope", description="See distributed PyTorch training: reports, the collector, its keys.")
+    made = _Parser(prog="dtscope", allow_abbrev=False, description="See distributed PyTorch training: reports, the collector, its keys.")
     made.add_argument("--version", action="version", version=__version__)
     commands = made.add_subparsers(required=True, metavar="COMMAND")
 

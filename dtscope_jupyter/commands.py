@@ -53,6 +53,11 @@ def _open(options: Namespace, session: Session) -> Any:
     return session.run
 
 
+def _report(options: Namespace, session: Session) -> Any:
+    run = _open(options, session) if options.paths else session.run
+    return run.report()
+
+
 def _show(options: Namespace, session: Session) -> Any:
     shown = session.run.show(options.panel, rank=options.rank, step=options.step)
     if not stage.has_widgets():
@@ -121,6 +126,7 @@ def _help(options: Namespace, _: Session) -> None:
 
 _COMMANDS: dict[str, Callable[[Namespace, Session], Any]] = {
     "open": _open,
+    "report": _report,
     "show": _show,
     "diagnose": _diagnose,
     "stop": _stop,

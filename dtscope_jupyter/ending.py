@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _FAILED = re.compile(r"rank (\d+): (.*)", re.DOTALL)
 _TIMEOUT = re.compile(r"was not done after --timeout ([^,]*)(.*)")
-_EXIT = re.compile(r"ended (by|with) ")
+_NO_EXCEPTION = re.compile(r"(ended|left) (by|with) |could not be observed: ")
 
 
 def sentence(meta: Mapping[str, Any]) -> str:
@@ -31,7 +31,7 @@ def _of_rank(rank: str, reason: str) -> str:
         return f"Timed out after {late[1]}: rank {rank} was not done{late[2]}."
     if reason.startswith("hang: "):
         return f"Stopped at a hang. {reason.removeprefix('hang: ')}"
-    return f"Rank {rank} {'' if _EXIT.match(reason) else 'raised '}{reason}{'' if reason.endswith(('.', '!', '?')) else '.'}"
+    return f"Rank {rank} {'' if _NO_EXCEPTION.match(reason) else 'raised '}{reason}{'' if reason.endswith(('.', '!', '?')) else '.'}"
 
 
 def _line(text: str) -> str:

@@ -34,7 +34,9 @@ def working_directory() -> str:
 def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Attempt:
     """A new attempt in `directory`, or a new run in dtscope-runs/ of the working directory, with a folder for each rank."""
     working_directory()  # ranks start there
-    run = _named(directory) if directory else _new(_plain(name or "run"))
+    if directory == "":
+        raise DtscopeError("--dir is empty: name a folder, or leave it out")
+    run = _new(_plain("run" if name is None else name)) if directory is None else _named(directory)
     name = name or (run.name if directory else "run")
     attempt = rundir.create_attempt(run.absolute(), {"name": name, **meta})
     try:

@@ -134,8 +134,8 @@ class Profile:
         for note in self.job.notes:
             stage.say(note)
         try:
-            self._report(place)
             namespace.update(self.job.results())
+            self._report(place)
         finally:
             self._raise(state)
 
@@ -150,11 +150,16 @@ class Profile:
         try:
             rundir.write_json(self.attempt.path / "run.json", meta)
         except OSError as error:
+            if not self.attempt.path.is_dir():
+                return  # said where the report would stand
             stage.say(f"the end of the run could not be written to {places.shown(self.attempt.path)}: {error.strerror}")
 
     def _report(self, place: str | None) -> None:
         from dtscope_jupyter.run import Run
 
+        if not self.attempt.path.is_dir():
+            where = places.shown(self.attempt.path)
+            raise DtscopeError(f"the run directory {where} was removed while its ranks ran: nothing is left to report; run the cell again")
         self.run = Run.of_directory(self.attempt.run, self.attempt.number)
         self._session.run = self.run
         if stage.shell() is None:

@@ -102,6 +102,7 @@ class Session:
             self.profile = self._start_on_cluster(body, request, pushed)
         else:
             world_size, backend = self._size(request)
+            self._check_faults(world_size)
             program = _program(body, pushed, request, world_size)
             attempt = places.create(request.directory, request.name, _meta(world_size, backend))
             world, self.kept = self.kept, None
@@ -118,6 +119,7 @@ class Session:
         engines = cluster.connect(request.cluster, request.world_size)
         try:
             size, backend = len(engines.seats), engines.backend(request.backend)
+            self._check_faults(size)
             program = _program(body, pushed, request, size)
             attempt = places.create(request.directory, request.name, _meta(size, backend) | {"cluster": request.cluster})
             return Profile(program, request, attempt, self, cluster.ClusterWorld(engines, attempt, backend))
@@ -186,6 +188,13 @@ class Session:
             self.kept.close()
             self.kept = None
             stage.say("the kept ranks have ended since: new ones are started")
+
+    def _check_faults(self, world_size: int) -> None:
+        """A fault of a rank that isn't there would be rehearsed by nobody, and nobody told."""
+        beyond = [fault for fault in self.faults if fault["rank"] >= world_size]
+        if beyond:
+            told = f"inject {beyond[0]['fault']} --rank {beyond[0]['rank']}"
+            raise DtscopeError(f"{told}: the profile has {count(world_size, 'rank')}, from 0: raise -n, or %dtscope inject clear")
 
     def _size(self, request: Request) -> tuple[int, str]:
         gpus = environment.gpus() if request.backend != "gloo" else 0

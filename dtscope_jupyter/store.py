@@ -73,7 +73,11 @@ class BlockWriter:
     def append(self, batch: pa.RecordBatch) -> int:
         """Writes one block and returns its bytes; OSError where the disk is full, with nothing left half written."""
         assert batch.schema.equals(self._arrow), f"{self.table}: columns differ from schema.py"
-        return self._put(batch.serialize(), batch.num_rows, _BATCH)
+        return self.append_block(batch.serialize(), batch.num_rows)
+
+    def append_block(self, block: pa.Buffer, rows: int) -> int:
+        """The same of a batch, with this table's columns, that has been serialized."""
+        return self._put(block, rows, _BATCH)
 
     def close(self) -> None:
         """Closes both files."""

@@ -162,13 +162,13 @@ class Recorder:
         rows = self._thinning.keep(table, rows)
         if not rows:
             return
-        batch = _batch(table, rows)
-        if not self._thinning.fits(table, len(rows), pa.ipc.get_record_batch_size(batch)):
+        block = _batch(table, rows).serialize()
+        if not self._thinning.fits(table, len(rows), len(block)):
             return
         try:
             if table not in self._writers:
                 self._writers[table] = BlockWriter(self._folder, table)
-            self._thinning.used += self._writers[table].append(batch)
+            self._thinning.used += self._writers[table].append_block(block, len(rows))
             self._full.discard(table)
         except OSError as error:
             self._dropped[table] += len(rows)

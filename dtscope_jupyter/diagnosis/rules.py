@@ -63,7 +63,8 @@ def diagnose(tables: Mapping[str, pa.Table], *, topology: nx.MultiGraph[str] | N
     found.sort(key=lambda each: (_ORDER[each.severity], -_weight(each), each.kind, each.cause, each.ranks))
     usable = int(evidence.steps.usable.sum()) if len(evidence.steps.ids) else 0
     typical = evidence.steps.typical_ms if usable else 0.0
-    return Diagnosis(found, evidence.ranks.tolist(), usable, typical, remarks=_remarks(evidence))
+    recorded, mean = len(evidence.steps.ids), evidence.steps.mean_ms
+    return Diagnosis(found, evidence.ranks.tolist(), usable, typical, remarks=_remarks(evidence), recorded=recorded, mean_ms=mean)
 
 
 def _healed(evidence: Evidence, finding: Finding) -> bool:

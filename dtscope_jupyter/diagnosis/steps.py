@@ -88,6 +88,14 @@ class Steps:
         return float(np.nanmedian(chosen)) if np.isfinite(chosen).any() else 0.0
 
     @cached_property
+    def mean_ms(self) -> float:
+        """Mean over the ranks of each one's mean step time, over all whole steps, in ms; NaN where there is none."""
+        known = np.isfinite(self.duration)
+        counts = known.sum(1)
+        sums = np.where(known, self.duration, 0.0).sum(1)
+        return float((sums[counts > 0] / counts[counts > 0]).mean()) if counts.any() else float("nan")
+
+    @cached_property
     def profiled(self) -> bool:
         """Whether a profiler saw the steps, whose own cost then lengthens the host's part."""
         source, names = columns.codes(self.table, "source")

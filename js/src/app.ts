@@ -109,9 +109,9 @@ export class App {
     if (!this.empty.hidden) say(this.empty, this.emptyWords());
   }
 
-  /** Moves a selection that follows, at most once a second so that it can be read. */
+  /** Moves a selection that follows to the newest step that can be shown whole, at most once a second so that it can be read. */
   private lead(): void {
-    const newest = this.model.newestWhole;
+    const newest = this.model.newestTold;
     const live = this.model.status.live && this.model.status.state === "running";
     const now = performance.now();
     if (!this.following || newest === null || (live && now - this.followed < FOLLOW_MS && this.trail.here.step !== null)) return;

@@ -107,7 +107,7 @@ function drawLegend(pen: Pen, g: Grid, s: GradientState, scale: Scale, colors: C
   pen.text(`${number(scale.high)}${unit ? ` ${unit}` : ""}${log ? " · log" : ""}`, x + 103, y, { fill: colors.quiet });
 }
 
-interface Scale {
+export interface Scale {
   readonly low: number;
   readonly high: number;
   /** Place on the ramp. */

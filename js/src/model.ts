@@ -40,6 +40,8 @@ const NEW_STATUS: Status = {
   damaged: 0,
 };
 
+/** Ranks record the collectives of one step in so many at least. */
+const RAREST_SAMPLE = 256;
 /** Steps fetched from the kernel that a page keeps; the oldest make place. */
 const MOST_FETCHED = 8;
 
@@ -152,6 +154,12 @@ export class Model {
     return this.pace.whole;
   }
 
+  /** The newest of these whose collectives every rank recorded, where that is a matter of sampling and one is not long ago. */
+  get newestTold(): number | null {
+    const [whole, told] = [this.newestWhole, this.pace.told];
+    return whole !== null && told !== null && told <= whole && whole - told <= RAREST_SAMPLE ? told : whole;
+  }
+
   /** Brings waits and bandwidth of steps with new collectives up to date. */
   settle(): void {
     if (!this.dirty.size) return;
@@ -254,7 +262,10 @@ export class Model {
     const { columns: c, length } = rows;
     if (this.matrix.firstStep === null && !this.grows) this.matrix.begin(least(c.step, length));
     this.cellsOf(rows);
-    for (let i = 0; i < length; i++) this.pace.add(c.rank[i], c.step[i], c.end_ns[i]);
+    for (let i = 0; i < length; i++) {
+      this.pace.add(c.rank[i], c.step[i], c.end_ns[i]);
+      if (!Number.isNaN(c.comm_ms[i])) this.pace.tell(c.rank[i], c.step[i]);
+    }
     this.pace.trim();
   }
 

@@ -96,6 +96,11 @@ function told(facts: RankFacts, collectives: number): boolean {
   return collectives > 0 || !(facts.exposedMs > 0) || facts.host.some((h) => h.kind === "collective_wait");
 }
 
+/** Ranks of which any collective of the step is known. */
+export function recorders(view: StepView): Set<number> {
+  return new Set(view.collectives.flatMap((c) => c.members.map((m) => m.rank)));
+}
+
 export function cover(list: readonly { start: number; end: number }[]): Intervals {
   return union(
     list.map((s) => s.start),

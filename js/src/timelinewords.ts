@@ -34,7 +34,8 @@ export function stepWords(model: Model, step: number, view: StepView | null, { s
   const clock = uncertaintyMs > 0 ? `clocks agree to ±${duration(uncertaintyMs)}` : unsure;
   const few = shown < view.lanes.length ? ` · ${shown} of ${plural(view.lanes.length, "rank")}, the latest first` : "";
   const slowed = view.lanes.some((lane) => lane.slowed) ? " (slowed by looking)" : "";
-  const rest = `${few}${following ? " · newest" : ""}${missing ? ` · ${missing}` : ""}`;
+  const newest = model.matrix.exactBy === "sampled" && view.collectives.length ? "newest recorded" : "newest";
+  const rest = `${few}${following ? ` · ${newest}` : ""}${missing ? ` · ${missing}` : ""}`;
   return `${duration(view.end - view.start)}${slowed} · ${clock}${rest}`;
 }
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -127,6 +128,17 @@ class TestFailure:
         assert type(error) is UsageError
         assert str(error) == "--pull absent: rank 0 has no such value to give: the cell never set it"
         assert shell.user_ns["here"] == 5
+
+    def test_a_run_directory_that_is_removed_meanwhile_is_one_line_and_values_come(
+        self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cell = "import pathlib, shutil\n[run] = pathlib.Path('dtscope-runs').glob('*-run')\nshutil.rmtree(run)\nkept = 5"
+        error = shell.run_cell(f"%%dtscope profile -n 1 --pull kept\n{cell}").error_in_exec
+        assert type(error) is UsageError
+        assert re.fullmatch(r"the run directory dtscope-runs/\S+-run was removed while its ranks ran: .*; run the cell again", str(error))
+        assert shell.user_ns["kept"] == 5
+        assert "could not be written" not in capsys.readouterr().err
+        assert session.current().running is None
 
     def test_an_interrupt_ends_the_ranks_and_the_report_still_comes(
         self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dtscope_jupyter.diagnosis import CAUSES, Diagnosis, diagnose, straggler
 from dtscope_jupyter.diagnosis.expect import expect
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.run import Run as RealRun
 from dtscope_jupyter.simulate import Fault
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "report.schema.json").read_text())
@@ -91,11 +93,27 @@ def test_a_straggler_that_others_pay_less_for_than_it_does_more_says_both() -> N
 
 
 def test_counts_of_one_are_in_the_singular() -> None:
-    assert str(Diagnosis([], [0], 1, 5.0)) == "1 rank, 1 step of 5 ms: nothing to report."
+    assert str(Diagnosis([], [0], 1, 5.0)) == "1 rank, 1 step of 5.00 ms: nothing to report."
 
 
 def test_a_healthy_run_says_so() -> None:
-    assert str(diagnose(simulate.run(4, 16))) == "4 ranks, 16 steps of 54 ms: nothing to report."
+    assert str(diagnose(simulate.run(4, 16))) == "4 ranks, 16 steps, mean 54.1 ms, median 54.1 ms: nothing to report."
+
+
+def test_diagnosis_and_report_count_the_same_steps_and_name_mean_and_median() -> None:
+    tables = simulate.run(4, 16)
+    slow = pc.and_(pc.equal(tables["steps"]["step"], 0), pc.is_valid(tables["steps"]["end_ns"]))
+    begun = pc.if_else(slow, pc.subtract(tables["steps"]["start_ns"], 10**9), tables["steps"]["start_ns"])
+    place = tables["steps"].column_names.index("start_ns")
+    given = RealRun({**tables, "steps": tables["steps"].set_column(place, tables["steps"].schema.field(place), begun)})
+    found, said = given.diagnose(), str(given.report())
+    head = re.fullmatch(r"4 ranks, 16 steps, mean (\S+) ms, median (\S+) ms of the 15 judged: nothing to report.", str(found))
+    assert head is not None
+    assert "16 steps on 4 ranks" in said
+    assert f"of a step of {head[1]} ms (mean; median {head[2]} ms)" in said
+    assert float(head[1]) > float(head[2])
+    assert (found.to_dict()["recorded_steps"], found.to_dict()["steps"]) == (16, 15)
+    assert found.to_dict()["mean_step_ms"] == pytest.approx(float(head[1]), rel=0.01)
 
 
 def test_the_picture_is_shown_where_somebody_draws_it() -> None:

@@ -82,6 +82,10 @@ class TestBadInput:
             ("%%dtscope profile --dir /proc/nothing\nx = 1", ["/proc/nothing"]),
             ("%%dtscope profile --dir /etc/hostname\nx = 1", ["is a file"]),
             ("%%dtscope profile --name ...\nx = 1", ["'...'"]),
+            ("%%dtscope profile --name ''\nx = 1", ["--name ''"]),
+            ("%%dtscope profile --dir ''\nx = 1", ["--dir is empty"]),
+            ("%dtscope report", ["no current run"]),
+            ("%dtscope report nothing", ["'nothing' does not exist"]),
             ("%%dtscope profile\nx = (\n", ["line 2 of the cell", "never closed"]),
             ("%%dtscope profile\nx = 1\n!ls\n", ["line 3 of the cell", "'!ls'"]),
             ("%%dtscope profile\n%time 1\n", ["line 2 of the cell", "'%time'"]),
@@ -163,6 +167,18 @@ class TestFaults:
         assert session.current().faults == [{"fault": "straggler", "rank": 1, "ms": 50.0}, {"fault": "straggler", "rank": 3, "ms": 50.0}]
         shell.run_cell("%dtscope inject clear")
         assert session.current().faults == []
+
+    def test_one_of_a_rank_that_is_not_there_is_refused_and_nothing_is_left(self, shell: InteractiveShell, tmp_path: Path) -> None:
+        shell.run_cell("%dtscope inject hang --rank 2")
+        message = refusal(shell, "%%dtscope profile -n 2\nx = 1")
+        assert message == "inject hang --rank 2: the profile has 2 ranks, from 0: raise -n, or %dtscope inject clear"
+        assert list(tmp_path.iterdir()) == []
+        assert session.current().faults == [{"fault": "hang", "rank": 2}]
+
+
+def test_the_report_is_shown_again_and_of_what_a_path_names(shell: InteractiveShell, captures: Path) -> None:
+    assert str(shell.run_cell(f"%dtscope report {captures / 'h200' / 'ddp_one_bucket'}").result).startswith("ddp_one_bucket: 4 ranks")
+    assert str(shell.run_cell("%dtscope report").result) == str(session.current().run.report())
 
 
 def test_no_runs_is_said(shell: InteractiveShell) -> None:

@@ -81,6 +81,8 @@ ENDS = {
     "rank 1: ValueError: bad batch\nof 3": "Rank 1 raised ValueError: bad batch.",
     "rank 0: was not done after --timeout 5 s": "Timed out after 5 s: rank 0 was not done.",
     "rank 0: was not done after --timeout 5 s, nor was rank 2": "Timed out after 5 s: rank 0 was not done, nor was rank 2.",
+    "rank 1: left by sys.exit with code 3": "Rank 1 left by sys.exit with code 3.",
+    "rank 0: could not be observed: no space left": "Rank 0 could not be observed: no space left.",
     "rank 2: ended by SIGKILL (out of memory, or killed by hand)": "Rank 2 ended by SIGKILL (out of memory, or killed by hand).",
     "rank 0: hang: Rank 0 never called it.": "Stopped at a hang. Rank 0 never called it.",
     "no free port": "The run failed: no free port.",

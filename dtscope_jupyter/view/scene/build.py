@@ -63,6 +63,7 @@ class Scene:
     agree: bool | None
     ended: str = ""
     remarks: tuple[str, ...] = ()
+    median_ms: float = float("nan")
 
     @property
     def blamed(self) -> list[int]:
@@ -109,6 +110,7 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
         agree=_agree(tables, findings or ()),
         ended=diagnosis.ended if diagnosis else "",
         remarks=diagnosis.remarks if diagnosis else (),
+        median_ms=diagnosis.step_ms if diagnosis else float("nan"),
     )
 
 

@@ -55,9 +55,16 @@ def measured(scene: Scene) -> str:
     if not math.isfinite(exposed) or not (float(numbers["comm_ms"].sum()) > 0 or scene.exposed.estimated.any()):
         return "No communication with times was seen." if scene.ranks else ""
     step = float(numbers["step_ms"].mean())
-    share = f", {significant(100 * exposed / step)} % of a step of {duration(step)}" if step > 0 else ""
+    share = f", {significant(100 * exposed / step)} % of a step of {duration(step)}{_median(scene)}" if step > 0 else ""
     hidden = f"; overlap ratio {ratio:.2f}" if math.isfinite(ratio) else ""
     return f"Exposed communication {duration(exposed)} a step{share}{hidden}{_of_steps(scene)}."
+
+
+def _median(scene: Scene) -> str:
+    """What the diagnosis calls a step's length, beside the mean."""
+    if len(scene.exposed.steps) <= 1 or not scene.median_ms > 0:
+        return ""
+    return f" (mean; median {duration(scene.median_ms)})"
 
 
 def _of_steps(scene: Scene) -> str:

@@ -3,10 +3,10 @@
 // Drill-down: the collectives of this step on this rank, who came last, and what that rank did instead.
 import type { Collective } from "../collectives";
 import { button, fill, h, say } from "../dom";
-import { csvField, digitsFor, fixed, integer, number } from "../format";
+import { csvField, digitsFor, fixed, integer, number, plural } from "../format";
 import { RECORDED } from "../matrix";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
-import { exposedOf, type StepView } from "../stepview";
+import { exposedOf, recorders, type StepView } from "../stepview";
 import { costliest } from "../timelinedraw";
 import { InsteadCard } from "./instead";
 
@@ -81,7 +81,7 @@ export class DrillPanel implements Panel {
     const row = matrix.ranks.indexOf(this.context.place.rank ?? matrix.ranks[0]);
     const near = nearestColumn(here, matrix.columns, (c) => matrix.evidence.levels[0].get(row, c) >= RECORDED);
     const step = near === null ? null : matrix.stepAt(near);
-    const text = `The collectives of step ${integer(view.step)} were not recorded: on a device that is done in a sample of steps. The exposed time is what the ranks measured.`;
+    const text = `The collectives of step ${integer(view.step)} were not recorded: to cost little that is done in a sample of steps. The exposed time is what the ranks measured.`;
     const key = `${view.step}/${step}`;
     if (this.unrecorded.dataset.key !== key) {
       this.unrecorded.dataset.key = key;
@@ -93,7 +93,8 @@ export class DrillPanel implements Panel {
 
   /** Without a chosen rank: the first that waited for the late one. */
   private waiting(view: StepView, chosen: Collective | null): number {
-    return chosen?.members.find((m) => m.rank !== chosen.last)?.rank ?? view.lanes[0].rank;
+    const { members, last } = chosen ?? view.collectives[0];
+    return members.find((m) => m.rank !== last)?.rank ?? view.lanes[0].rank;
   }
 
   private collectives(view: StepView, rank: number, chosen: Collective | null): void {
@@ -116,8 +117,18 @@ export class DrillPanel implements Panel {
     const focused = this.body.contains(document.activeElement);
     fill(this.body, ...this.rows.slice(0, MOST_ROWS).map((r, i) => this.row(r, i, digits, late(r), r.collective === chosen)));
     if (focused) this.body.querySelector<HTMLElement>(".dts-chosen")?.focus();
-    const more = this.rows.length - MOST_ROWS;
-    say(this.left.sub, this.rows.length ? (more > 0 ? `the first ${MOST_ROWS} of ${this.rows.length}` : "") : "this rank called none");
+    say(this.left.sub, [this.amount(view, rank), partly(view)].filter(Boolean).join(" · "));
+  }
+
+  private amount(view: StepView, rank: number): string {
+    if (this.rows.length > MOST_ROWS) return `the first ${MOST_ROWS} of ${this.rows.length}`;
+    if (this.rows.length) return "";
+    return this.estimated(view.step, rank) ? "not recorded on this rank in this step" : "this rank called none";
+  }
+
+  private estimated(step: number, rank: number): boolean {
+    const { matrix } = this.context.model;
+    return matrix.exactBy === "sampled" && !(matrix.evidenceOf(rank, step) >= RECORDED);
   }
 
   private row(r: Row, i: number, digits: { wait: number; transfer: number; exposed: number }, late: boolean, chosen: boolean): HTMLElement {
@@ -167,6 +178,14 @@ export class DrillPanel implements Panel {
     });
     return lines.join("\n");
   }
+}
+
+/** Says so where only some ranks recorded the step: the others may have been later. */
+function partly(view: StepView): string {
+  const seen = recorders(view);
+  return seen.size < view.lanes.length && view.collectives.some((c) => c.groupSize > c.members.length)
+    ? `recorded by ${plural(seen.size, "rank")} of ${view.lanes.length}`
+    : "";
 }
 
 /** The column nearest to `here` that the test admits; null where none does. */

@@ -14,8 +14,8 @@ export class FindingsPanel implements Panel {
   constructor(private readonly context: Context) {}
 
   update(): void {
-    const { findings } = this.context.model;
-    const key = JSON.stringify([findings.map((f) => [f.sentence, f.severity, detail(f)]), this.open]);
+    const { findings, matrix } = this.context.model;
+    const key = JSON.stringify([findings.map((f) => [f.sentence, f.severity, detail(f)]), this.open, matrix.columns > 0]);
     if (key === this.shown) return;
     this.shown = key;
     this.root.hidden = !findings.length;
@@ -40,7 +40,7 @@ export class FindingsPanel implements Panel {
       { "data-severity": f.severity },
       h("b.dts-sign", { "aria-label": f.severity }, sign),
       words,
-      f.steps.length || f.ranks.length ? show : null,
+      this.context.model.matrix.columns && (f.steps.length || f.ranks.length) ? show : null,
     );
   }
 

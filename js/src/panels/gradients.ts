@@ -97,6 +97,7 @@ export class GradientsPanel implements Panel {
     const wanted = here.step ?? model.matrix.lastStep;
     if (!this.picked) this.prefer(wanted);
     const found = gradientsUpTo(model, wanted, COLUMNS[this.metric], this.metric === "synced" || this.metric === "disagreement");
+    this.frame.controls.hidden = !model.matrix.columns;
     this.scroll.parentElement!.hidden = !found;
     this.empty.hidden = !!found;
     if (!found) return this.none();
@@ -107,9 +108,10 @@ export class GradientsPanel implements Panel {
   }
 
   private none(): void {
+    const { matrix, status } = this.context.model;
     const { label } = GRADIENT_METRICS[this.metric];
-    const some = this.context.model.matrix.columns > 0;
-    say(this.empty, some ? `No ${label} of a gradient has been recorded up to this step.` : "No step has been recorded yet.");
+    const none = status.live ? "No step has been recorded yet." : "No step was recorded in this run.";
+    say(this.empty, matrix.columns ? `No ${label} of a gradient has been recorded up to this step.` : none);
     say(this.frame.sub, "");
     this.pictures.hidden = true;
   }

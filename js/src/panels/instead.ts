@@ -7,7 +7,7 @@ import { duration, fixed } from "../format";
 import { type Instead, instead, STEP_BEFORE } from "../instead";
 import { type Context, type Frame, frame } from "../panel";
 import { reveal } from "../source";
-import type { StepView } from "../stepview";
+import { recorders, type StepView } from "../stepview";
 
 export class InsteadCard {
   private readonly frame: Frame = frame("instead", "");
@@ -18,12 +18,9 @@ export class InsteadCard {
   show(view: StepView, chosen: Collective | null): void {
     const found = chosen && instead(view, chosen);
     if (!found) {
-      say(this.frame.title, "Nobody is late");
-      say(this.frame.sub, "");
-      return fill(
-        this.frame.body,
-        h("p.dts-sub", {}, "All ranks begin the collectives of this step together, to within half a percent of it."),
-      );
+      const [title, text] = nobody(view);
+      say(this.frame.title, title);
+      return fill(this.frame.body, h("p.dts-sub", {}, text));
     }
     say(this.frame.title, `What rank ${found.rank} did instead`);
     const line = chosen.members.find((m) => m.rank === found.rank)?.line ?? chosen.members.find((m) => m.line)?.line;
@@ -97,6 +94,16 @@ export class InsteadCard {
     };
     return button(line, act, `source line ${line}`, "dts-code");
   }
+}
+
+/** Why no rank is named: title and sentence. */
+function nobody(view: StepView): [string, string] {
+  if (view.collectives.some((c) => c.last !== null))
+    return ["Nobody is late", "All ranks begin the collectives of this step together, to within half a percent of it."];
+  const seen = recorders(view);
+  return seen.size < Math.min(2, view.lanes.length)
+    ? ["Not known who is late", `Of this step only rank ${[...seen]} recorded its collectives; when the others began is not known.`]
+    : ["Not known who is late", "No collective of this step was seen on two ranks; sends and receives tell of their two ranks alone."];
 }
 
 function signed(ms: number): string {
