@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command where it is typed wrong: one line, exit 2."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dtscope_jupyter import cli
+
+WRONG = {
+    "reprot x": ("invalid choice: 'reprot'", "did you mean report?", "(dtscope --help)"),
+    "report --jsn x": ("unrecognized arguments: --jsn", "did you mean --json?", "(dtscope report --help)"),
+    "report x --jsno": ("unrecognized arguments: --jsno", "did you mean --json?", "(dtscope report --help)"),
+    "collect --listn=tcp://0:1 --dir x": ("unrecognized arguments: --listn", "did you mean --listen?", "(dtscope collect --help)"),
+    "--versio": ("unrecognized arguments: --versio", "did you mean --version?", "(dtscope --help)"),
+    "report": ("required: PATH", "(dtscope report --help)"),
+    "": ("required: COMMAND", "(dtscope --help)"),
+    "doctor me": ("'me'", "(dtscope doctor --help)"),
+    "collect --listen tcp://0:1 --dir x --disk much": ("'much' is no size", "(dtscope collect --help)"),
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_word_is_one_line_with_what_may_be_meant(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(line.split()) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith("dtscope")
+    assert all(part in said.err for part in WRONG[line])
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12), max_size=4))
+def test_options_that_nobody_knows_are_never_taken(words: list[str]) -> None:
+    assert cli.main(["keys", "--no-such-option", *words]) == 2
+
+
+@pytest.mark.parametrize("line", ["--help", "report --help", "--version"])
+def test_help_and_version_are_no_errors(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(line.split())
+    assert left.value.code == 0
+    assert capsys.readouterr().out
