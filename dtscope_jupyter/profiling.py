@@ -69,7 +69,8 @@ class Profile:
         """Shows output until the ranks are done, then the report; sets pulled values; raises what the run failed with."""
         with _interrupting(self.job):
             self._watch_or_give_up()
-        self._conclude(namespace, None)
+            state = self._settle()
+        self._conclude(state, namespace, None)
 
     def _watch_or_give_up(self) -> None:
         while True:
@@ -108,7 +109,7 @@ class Profile:
     def _follow_quietly(self, namespace: dict[str, Any], place: str) -> None:
         try:
             self._watch_or_give_up()
-            self._conclude(namespace, place)
+            self._conclude(self._settle(), namespace, place)
         except (DtscopeError, launch.RankError, launch.Interrupted) as error:
             if not (self._stopped and isinstance(error, launch.Interrupted)):
                 stage.say(str(error))
@@ -124,13 +125,21 @@ class Profile:
         if self.request.on_hang == "stop":
             self.job.give_up(launch.Failure(min(ranks, default=0), time.time_ns(), f"hang: {sentence}"))
 
-    def _conclude(self, namespace: dict[str, Any], place: str | None) -> None:
+    def _settle(self) -> str:
+        """What must be done whatever comes: the run's end is written, its view ended, and it is the current run; returns its state."""
         self._watcher.stop()
         state, message = self._outcome()
         self._record_outcome(state, message)
         self._finish_view(state, message)
         if self.request.keep and self.job.world is not None and not self.job.world.gone():
             self._session.kept = self.job.world
+        if self.attempt.path.is_dir():
+            from dtscope_jupyter.run import Run
+
+            self.run = self._session.run = Run.of_directory(self.attempt.run, self.attempt.number)
+        return state
+
+    def _conclude(self, state: str, namespace: dict[str, Any], place: str | None) -> None:
         for note in self.job.notes:
             stage.say(note)
         try:
@@ -155,13 +164,9 @@ class Profile:
             stage.say(f"the end of the run could not be written to {places.shown(self.attempt.path)}: {error.strerror}")
 
     def _report(self, place: str | None) -> None:
-        from dtscope_jupyter.run import Run
-
-        if not self.attempt.path.is_dir():
+        if self.run is None:
             where = places.shown(self.attempt.path)
             raise DtscopeError(f"the run directory {where} was removed while its ranks ran: nothing is left to report; run the cell again")
-        self.run = Run.of_directory(self.attempt.run, self.attempt.number)
-        self._session.run = self.run
         if stage.shell() is None:
             return
         from dtscope_jupyter.view.report import Report

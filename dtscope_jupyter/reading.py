@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.rundir import Attempt
 
 _TAIL_BYTES = 4096
+_LOOSE_BLOCKS, _LOOSE_ROWS = 512, 2**16
+"""A slow run writes a row a block, and a decoded block takes ten times its bytes: so many are made one piece."""
 _FILE = re.compile(r"trace-\d+\.json(\.gz)?|flight_recorder-[^/]*\.(pkl|json)|stacks-[^/]*\.txt")
 
 
@@ -36,6 +38,7 @@ class AttemptReader:
         self.attempt = attempt
         self._readers: dict[tuple[int, str], BlockReader] = {}
         self._new: dict[str, list[pa.RecordBatch]] = {name: [] for name in schema.TABLES}
+        self._loose = dict.fromkeys(schema.TABLES, 0)
         self._parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
         self._unreadable: dict[tuple[int, str], str] = {}
         self._files: dict[Path, Mapping[str, pa.Table]] = {}
@@ -69,19 +72,27 @@ class AttemptReader:
             for batch in self._reader(rank, name).batches():
                 self._new[name].append(batch)
                 rows += batch.num_rows
+                self._loose[name] += batch.num_rows
+                if len(self._new[name]) >= _LOOSE_BLOCKS or self._loose[name] >= _LOOSE_ROWS:
+                    self._gather(name)
         except OSError as error:
             self._unreadable[rank, name] = error.strerror or str(error)
         return rows
 
-    def _table(self, name: str) -> pa.Table:
-        """All rows of a table; parts are merged with ones not much larger, so that each row is copied a few times only."""
+    def _gather(self, name: str) -> None:
+        """Makes one part of the new blocks, and merges parts with ones not much larger, so that each row is copied a few times only."""
         parts = self._parts[name]
         if self._new[name]:
             parts.append(encoded(pa.Table.from_batches(self._new[name], schema.TABLES[name].arrow)))
-            self._new[name] = []
+            self._new[name], self._loose[name] = [], 0
         while len(parts) > 1 and len(parts[-2]) < 2 * len(parts[-1]):
             last = parts.pop()
             parts[-1] = pa.concat_tables([parts[-1], last]).unify_dictionaries().combine_chunks()
+
+    def _table(self, name: str) -> pa.Table:
+        """All rows of a table."""
+        self._gather(name)
+        parts = self._parts[name]
         return pa.concat_tables(parts).unify_dictionaries() if parts else encoded(schema.TABLES[name].empty())
 
     def _poll_files(self, rank: int) -> int:

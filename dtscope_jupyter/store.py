@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SCHEMA, _BATCH = 0, 1
 _LEAST_BLOCK_BYTES = 512
+_DECODED_BYTES = 8 * 2**20
 UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError)
 """What pyarrow raises of a block that it can't decode."""
 
@@ -155,7 +156,7 @@ class BlockReader(Follower):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Decoded rows of the new blocks, columns as in schema.py; a block that pyarrow refuses counts as damaged."""
-        while blocks := self.poll():
+        while blocks := self.poll(_DECODED_BYTES):
             for block in blocks:
                 try:
                     if block.is_schema:

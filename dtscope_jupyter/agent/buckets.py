@@ -104,7 +104,7 @@ class Buckets(Collector):
             self.collectives.buckets_over()
         if self.issued:
             issued, self.issued = self.issued, []
-            self.collectives.finalised(issued)
+            self.collectives.waits.finalised(issued)
 
 
 class _BucketHook:

@@ -8,6 +8,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -25,6 +27,11 @@ def between() -> Iterator[bool]:
     finally:
         if free:
             _capturing.release()
+
+
+def here() -> bool:
+    """Whether what the calling thread launches now would become part of a graph, to be run again with each replay."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def watch(patches: Patches, graph: type) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from dtscope_jupyter.agent import capture, lines
-from dtscope_jupyter.agent.clock import OFFSET_NS, now
+from dtscope_jupyter.agent.clock import now
 from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.counted import Backward, Call, Counted
 from dtscope_jupyter.agent.device_times import DeviceTimes
@@ -30,6 +30,7 @@ from dtscope_jupyter.agent.operations import METHODS, Method
 from dtscope_jupyter.agent.patches import Patches
 from dtscope_jupyter.agent.progress import HELD
 from dtscope_jupyter.agent.stream_waits import StreamWaits
+from dtscope_jupyter.agent.waits import Waits
 from dtscope_jupyter.agent.works import Works, follow
 
 if TYPE_CHECKING:
@@ -70,11 +71,10 @@ class Collectives(Collector):
         self._devices = DeviceTimes()
         self.final_wait = FinalWait(agent, self._devices)
         self.host_wait = HostWait(agent.progress)
-        self._streams = StreamWaits(self._devices)
+        self._streams = StreamWaits(self._devices, agent.progress)
         self._patches = Patches()
         self._pending: deque[Operation] = deque()
-        self._waits: deque[tuple[int, int, int, Operation]] = deque(maxlen=_MOST_PENDING)
-        self._finals: deque[list[Operation]] = deque(maxlen=_MOST_PENDING)
+        self.waits = Waits(agent, overlap)
         self.works = Works()
 
     def start(self) -> None:
@@ -118,7 +118,7 @@ class Collectives(Collector):
 
     def settled(self, step: int) -> bool:
         """Whether all waits of a device in the step are known."""
-        return not self.agent.cost.on_device or (step < self._open_step and self.final_wait.settled(step))
+        return not self.agent.cost.on_device or (step < self._open_step and self.final_wait.settled(step) and self._streams.settled(step))
 
     def expect_buckets(self, group: Group, number: Callable[[], int], kinds: list[Kind]) -> None:
         """A backward begins of which only the end will be seen; `number` tells the runtime's last, `kinds` are those of DDP's buckets."""
@@ -194,7 +194,7 @@ class Collectives(Collector):
             self._devices.issued(operation, work, tensors)
         elif work is None:
             operation.end = operation.returned
-            self._blocked(operation.enqueue, operation.end, operation)
+            self.waits.add(operation.enqueue, operation.end, operation)
         elif asynchronous:
             follow(operation, work)
             self._rehearse(operation, work)
@@ -202,11 +202,6 @@ class Collectives(Collector):
             self.works.add(work, operation)
         self.agent.progress.collective_over(now())
         self._spent(operation, used)
-
-    def _blocked(self, start: int, end: int, operation: Operation) -> None:
-        if len(self._waits) == _MOST_PENDING:
-            self.agent.recorder.drop("host", 1)
-        self._waits.append((operation.step, start, end, operation))
 
     def enter_bucket(self, index: int) -> None:
         """What is issued until `leave_bucket` belongs to this bucket."""
@@ -217,10 +212,6 @@ class Collectives(Collector):
         self._bucket = None
         issued, self._in_bucket = self._in_bucket, []
         return issued
-
-    def finalised(self, operations: list[Operation]) -> None:
-        """A backward waited in C++ for the last of these, DDP's buckets, before it returned."""
-        self._finals.append(operations)
 
     def _wrapper(self, name: str, method: Method) -> Callable[[Any], Callable[..., Any]]:
         def make(original: Any) -> Callable[..., Any]:
@@ -305,7 +296,7 @@ class Collectives(Collector):
             self._devices.issued(operation, None if ended else _UNSEEN)
         elif ended:
             operation.end = operation.returned
-            self._blocked(operation.enqueue, operation.end, operation)
+            self.waits.add(operation.enqueue, operation.end, operation)
 
     def _rehearse(self, operation: Operation, work: Any) -> None:
         """A slow link, as asked for: the call itself takes as long, since C++ waits for its own futures only."""
@@ -315,7 +306,7 @@ class Collectives(Collector):
             work.wait()
             time.sleep(delay)
             operation.end = now()
-            self._blocked(operation.enqueue, operation.end, operation)
+            self.waits.add(operation.enqueue, operation.end, operation)
 
     def _delay_s(self, operation: Operation) -> float:
         return self._faults.delay_s(operation.group.ranks) if self._faults is not None else 0.0
@@ -326,7 +317,7 @@ class Collectives(Collector):
             return
         if not operation.end:
             operation.end = end
-        self._blocked(start if operation.asynchronous else operation.enqueue, end, operation)
+        self.waits.add(start if operation.asynchronous else operation.enqueue, end, operation)
 
     def drain(self, final: bool) -> None:  # noqa: FBT001
         """Writes what has ended; what is still in flight after a second once, as scheduled, and again when it ends."""
@@ -336,8 +327,7 @@ class Collectives(Collector):
         if final:
             self.counted.break_off(self._open_step, waited=self._has_waited(self._open_step))
         self._drain_devices(seen, final=final)
-        self._drain_finals()
-        self._drain_waits()
+        self.waits.drain()
         later, oldest = [], 0
         for _ in range(len(self._pending)):
             operation = self._pending.popleft()
@@ -349,12 +339,12 @@ class Collectives(Collector):
 
     def _drain_devices(self, seen: int, *, final: bool) -> None:
         for start, end, operation in self._devices.resolve():
-            self._blocked(start, end, operation)
-        for start, end in self._streams.resolve():
-            self._wait_row(self.agent.progress.place(start), start, end, "stream", None)
+            self.waits.add(start, end, operation)
+        for step, start, end in self._streams.resolve():
+            self.waits.row(step, start, end, "stream", None)
         for step, start, end in self.final_wait.resolve() + self.host_wait.resolve():
-            self._overlap.comm.append((start, end))
-            self._wait_row(step, start, end, "all_reduce", None)
+            self._overlap.communicates(step, start, end)
+            self.waits.row(step, start, end, "all_reduce", None)
         if not (final and self.agent.cost.on_device):
             patience = 0 if final else _ANNOUNCE_NS
             for operation in self.counted.overdue(seen, patience, self.final_wait.waiting, self.groups.by_name()):
@@ -371,32 +361,9 @@ class Collectives(Collector):
             return True
         step = operation.step if operation.step != HELD else self.agent.progress.place(operation.enqueue)
         if operation.end:
-            self._overlap.comm.append((operation.start, operation.end))
+            self._overlap.communicates(step, operation.start, operation.end)
         elif not final and (operation.announced or seen - operation.enqueue < _ANNOUNCE_NS):
             return False
         operation.announced = True
         self.agent.recorder.add("collectives", operation.row(step))
         return operation.end > 0 or final
-
-    def _drain_finals(self) -> None:
-        for _ in range(len(self._finals)):
-            operations = self._finals.popleft()
-            if any(operation.events is not None for operation in operations):
-                continue
-            if not all(operation.end for operation in operations):
-                self._finals.append(operations)
-                continue
-            last = max(operations, key=lambda operation: operation.end)
-            ready = max(operation.returned for operation in operations)
-            if last.end > ready:
-                self._blocked(ready, last.end, last)
-
-    def _drain_waits(self) -> None:
-        for _ in range(len(self._waits)):
-            step, start, end, operation = self._waits.popleft()
-            step = step if step != HELD else self.agent.progress.place(start)
-            self._wait_row(step, start, end, operation.name, operation.line)
-
-    def _wait_row(self, step: int, start: int, end: int, name: str, line: str | None) -> None:
-        self._overlap.blocked.append((start, end))
-        self.agent.recorder.add("host", (step, "collective_wait", start + OFFSET_NS, end + OFFSET_NS, None, name, line))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from dtscope_jupyter.agent import readings
+from dtscope_jupyter.agent import capture, readings
 from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.gradient_rows import GradientRows, Norms, Part
 from dtscope_jupyter.agent.parameters import Parameters, local
@@ -82,7 +82,7 @@ class Gradients(Collector):
 
     def bucket(self, bucket: Bucket) -> None:
         """DDP has filled a bucket and is about to reduce it."""
-        if not self.on:
+        if not self.on or (bucket.buffer.is_cuda and capture.here()):
             return
         self._reduced = True
         buffer = bucket.buffer
@@ -102,7 +102,9 @@ class Gradients(Collector):
         """
         if not self.on or not torch.is_floating_point(gradient) or gradient.layout is not torch.strided:
             return
-        if gradient.is_cuda and not torch.cuda.is_current_stream_capturing():
+        if gradient.is_cuda and capture.here():
+            return
+        if gradient.is_cuda:
             self._part.glances.append(readings.Reading(gradient[:_GLANCE].sum(dtype=torch.float32).reshape(1)))
         elif parameter is not None:
             self._alert = _ALERT_STEPS
@@ -110,7 +112,7 @@ class Gradients(Collector):
 
     def after_backward(self) -> None:
         """DDP's gradients are synchronised now; others are local, or sharded and done."""
-        if not self.on:
+        if not self.on or capture.here():
             return
         if self.quiet():
             self._reduced, self._buffers = False, []
@@ -150,7 +152,7 @@ class Gradients(Collector):
 
     def before_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Gradients of what is in no bucket are as synchronised as they get."""
-        if not self.on or not (self._alert or self._cost.sampled or self._cost.due("flat_norm")):
+        if not self.on or not (self._alert or self._cost.sampled or self._cost.due("flat_norm")) or capture.here():
             return
         rest = [p for group in optimizer.param_groups for p in group["params"] if not self.parameters.in_bucket(p)]
         if rest:

@@ -5,6 +5,8 @@
 comm = a collective in flight; compute = the training thread (device: its compute stream) not blocked in a
 collective or its wait; overlap = both; exposed = comm without compute. Means what `intervals` means; steps with few
 intervals, which is most, are reckoned in plain Python, as numpy's calls cost more than they save there.
+
+A device runs after its host, by as much as a step: its intervals belong to the step that issued them, whenever they were.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dtscope_jupyter import intervals
 
 _KEPT = 20_000
 _FEW = 64
+_STEPS = 1024
 Spans: TypeAlias = deque[tuple[int, int]]
 Pairs: TypeAlias = list[tuple[int, int]]
 
@@ -31,14 +34,31 @@ class Overlap:
         self.blocked: Spans = deque(maxlen=_KEPT)
         self.input: Spans = deque(maxlen=_KEPT)
         self.oldest_open = 0
+        self.by_step = False
+        self._issued: dict[int, tuple[Pairs, Pairs]] = {}
+
+    def communicates(self, step: int, start: int, end: int) -> None:
+        """A collective that `step` issued was in flight."""
+        (self._of(step)[0] if self.by_step else self.comm).append((start, end))
+
+    def blocks(self, step: int, start: int, end: int) -> None:
+        """Something in `step` waited for a collective."""
+        (self._of(step)[1] if self.by_step else self.blocked).append((start, end))
+
+    def _of(self, step: int) -> tuple[Pairs, Pairs]:
+        if step not in self._issued and len(self._issued) >= _STEPS:
+            del self._issued[next(iter(self._issued))]
+        return self._issued.setdefault(step, ([], []))
 
     def settled(self, end: int) -> bool:
         """Whether no collective issued before `end` is in flight."""
         return not 0 < self.oldest_open < end
 
-    def of(self, start: int, end: int) -> tuple[float, float, float, float, float]:
+    def of(self, start: int, end: int, step: int = -1) -> tuple[float, float, float, float, float]:
         """compute, comm, overlap, exposed and input of a step, in ms; forgets what lies before it."""
         comm, blocked, waits = (_within(spans, start, end) for spans in (self.comm, self.blocked, self.input))
+        for pairs, issued in zip((comm, blocked), self._issued.pop(step, ((), ())), strict=True):
+            pairs.extend(issued)
         in_comm, in_blocked, exposed = lengths(comm, blocked)
         compute = end - start - in_blocked
         return compute / 1e6, in_comm / 1e6, (in_comm - exposed) / 1e6, exposed / 1e6, lengths(waits, [])[0] / 1e6

@@ -202,6 +202,7 @@ class Steps(Collector):
         cost = self._cost
         if _DEVICES and not cost.on_device and torch.cuda.is_initialized():
             cost.begin_on_device()
+            self.overlap.by_step = True
             self._memory.device = torch.cuda.current_device()
         began = cost.step_closed()
         for call in self.on_close:
@@ -263,7 +264,7 @@ class Steps(Collector):
 
     def _parts(self, step: int, segment: Segment) -> tuple[float | None, ...]:
         """Of a step in which operations were only counted, what could be known."""
-        compute, comm, overlap, exposed, waits = self.overlap.of(segment.start, segment.end)
+        compute, comm, overlap, exposed, waits = self.overlap.of(segment.start, segment.end, step)
         known = self.untimed.pop(step, None)
         if known is None:
             return compute, comm, overlap, exposed, waits

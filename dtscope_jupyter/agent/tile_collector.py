@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from dtscope_jupyter.agent import tiles
+from dtscope_jupyter.agent import capture, tiles
 from dtscope_jupyter.agent.clock import now
 from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.parameters import local
@@ -39,7 +39,7 @@ class TileCollector(Collector):
         """Gradients are synchronised now."""
         cost = self.agent.cost
         count = len(self._parameters)
-        if not self.on or not count or not cost.due("tiles"):
+        if not self.on or not count or not cost.due("tiles") or capture.here():
             return
         start, used = now(), thread_time_ns()
         number = cost.turn("tiles") % count

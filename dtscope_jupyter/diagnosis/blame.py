@@ -143,13 +143,22 @@ def _whole_step(evidence: Evidence, row: int, columns: Ints) -> dict[str, float]
 
 
 def _excess(values: Reals, own: np.ndarray, window: Ints, count: int) -> float:
-    """Median over windows of the rank's value minus the median of the others'."""
-    ahead = np.full(count, np.nan)
-    for number in range(count):
-        inside = window == number
-        if (inside & own).any() and (inside & ~own).any():
-            ahead[number] = values[inside & own][0] - np.median(values[inside & ~own])
+    """Median over windows of the rank's value (its first, of several) minus the median of the others'."""
+    mine = np.full(count, np.nan)
+    mine[window[own][::-1]] = values[own][::-1]
+    ahead = mine - _medians(values[~own], window[~own], count)
     return float(np.nanmedian(ahead)) if np.isfinite(ahead).any() else 0.0
+
+
+def _medians(values: Reals, window: Ints, count: int) -> Reals:
+    """Median of the values of each window, NaN where it has none or one of them is NaN."""
+    order = np.lexsort((values, window))
+    ordered, size = values[order], np.bincount(window, minlength=count)
+    first, known = np.cumsum(size) - size, size > 0
+    found = np.full(count, np.nan)
+    low, high = (ordered[(first + place)[known]] for place in ((size - 1) // 2, size // 2))
+    found[known] = np.where(np.isnan(ordered[(first + size - 1)[known]]), np.nan, (low + high) / 2)
+    return found
 
 
 def _told(evidence: Evidence, row: int, columns: Ints, excess: dict[str, float]) -> dict[str, float]:

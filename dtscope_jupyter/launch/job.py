@@ -228,7 +228,7 @@ class Job:
         elif rank.ended is None:
             log = last_lines(Path(self.options.logs[rank.number]), _LOG_LINES) or self._warm.last_words()
             self._fail(Failure(rank.number, rank.exit.time_ns, describe_exit(code), log=log))
-        elif rank.ended.complete and code != 0:
+        elif rank.ended.complete and code != 0 and not self._steps:
             clause = describe_exit(code).removesuffix(" before its program was complete")
             self.notes.append(f"rank {rank.number} {clause} after its program was complete: the run counts as good")
 

@@ -42,25 +42,27 @@ PRELOAD = (
 _PARENT_CHECK_S = 0.5
 
 
-def main(descriptor: int) -> None:
-    """Serves the kernel at the other end of `descriptor` until it is gone."""
+def main(descriptor: int, parent: int) -> None:
+    """Serves the kernel `parent`, at the other end of `descriptor`, until it is gone, which it may be before we run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
-    with _OrphanGuard():
+    with _OrphanGuard(parent):
         for module in PRELOAD:
             importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    _Server(control).serve()
+    _Server(control, parent).serve()
 
 
 class _OrphanGuard:
     """Ends the process if its parent dies while it is busy importing; gone before the first fork."""
 
-    def __enter__(self) -> None:
+    def __init__(self, parent: int) -> None:
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, args=(os.getppid(),))
+        self._thread = threading.Thread(target=self._watch, args=(parent,))
+
+    def __enter__(self) -> None:
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -68,15 +70,16 @@ class _OrphanGuard:
         self._thread.join()
 
     def _watch(self, parent: int) -> None:
-        while not self._done.wait(_PARENT_CHECK_S):
-            if os.getppid() != parent:
-                os._exit(0)
+        while os.getppid() == parent:
+            if self._done.wait(_PARENT_CHECK_S):
+                return
+        os._exit(0)
 
 
 class _Server:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, parent: int) -> None:
         self._control = control
-        self._parent = os.getppid()
+        self._parent = parent
         self._status: dict[int, int] = {}
         self._wake_read, self._wake_write = os.pipe()
         for end in (self._wake_read, self._wake_write):

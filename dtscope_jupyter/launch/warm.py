@@ -24,7 +24,10 @@ from dtscope_jupyter.places import working_directory
 if TYPE_CHECKING:
     import signal
 
-_CODE = "import sys, json; sys.path[:] = json.loads(sys.argv[2]); from dtscope_jupyter.launch.server import main; main(int(sys.argv[1]))"
+_CODE = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[3]); from dtscope_jupyter.launch.server import main; "
+    "main(int(sys.argv[1]), int(sys.argv[2]))"
+)
 _STOP_S = 2.0
 _ANSWER_S = 10.0
 
@@ -122,7 +125,7 @@ class Warm:
         self._stop()
         ours, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # has no name, goes with the process
-        arguments = [sys.executable, "-c", _CODE, str(theirs.fileno()), json.dumps(sys_path())]
+        arguments = [sys.executable, "-c", _CODE, str(theirs.fileno()), str(os.getpid()), json.dumps(sys_path())]
         with theirs:
             self._process = subprocess.Popen(
                 arguments,

@@ -34,10 +34,20 @@ class Panels(anywidget.AnyWidget):
         self._world_size = world_size
         super().__init__(key=uuid.uuid4().hex, **traits)
         self.on_msg(_answer)
+        _hear_beside_cells(self.comm)
 
     def __repr__(self) -> str:
         """The same in every session."""
         return f"Panels(world_size={self._world_size}, panel={self.panel or 'all'!r})"
+
+
+def _hear_beside_cells(comm: Any) -> None:
+    """Leaves it to the page on which thread the kernel hears it: JupyterLab and Notebook ask for one beside that of the cells (JEP 91).
+
+    ipykernel since 7.4 has a comm's messages wait for the thread that sent to it last, if that was a cell's even until the cell ends.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda _, asked: asked  # noqa: SLF001 - there is no other door
 
 
 def _answer(widget: Panels, content: dict[str, Any], _: list[Any]) -> None:
