@@ -73,8 +73,8 @@ SCENARIOS = {
 }  # fmt: skip
 
 
-def train(scenario: Scenario, path: str) -> None:  # noqa: C901, PLR0915 # sent to the ranks as one function
-    """What a rank does."""
+def train(scenario: Scenario, path: str, trace: str = "") -> None:  # noqa: C901, PLR0912, PLR0915 # sent to the ranks as one function
+    """What a rank does; with `trace`, a folder, Kineto records the device from step 12 on."""
     sys.path.insert(0, path)
     os.environ.update(scenario.environment)
     import gpt
@@ -121,7 +121,10 @@ def train(scenario: Scenario, path: str) -> None:  # noqa: C901, PLR0915 # sent 
 
     if scenario.fault == "hog" and chosen:
         subprocess.Popen([sys.executable, "-c", HOG.replace("SECONDS", "2")])
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) if trace else None
     for number in range(scenario.steps):
+        if profiler is not None and number == 12:
+            profiler.start()
         if scenario.fault == "accumulation":
             with model.no_sync():  # type: ignore[operator]
                 gpt.backward(step_model, draw())
@@ -136,13 +139,15 @@ def train(scenario: Scenario, path: str) -> None:  # noqa: C901, PLR0915 # sent 
             dist.all_reduce(total)
             torch.cuda.synchronize()
         spoilt = scenario.fault == "nan" and chosen and number == 20
-        inner: Any = model.module
-        handle = inner.norm.register_forward_hook(lambda _m, _a, out: out * float("nan")) if spoilt else None
+        handle = model.module.norm.register_forward_hook(lambda _m, _a, out: out * float("nan")) if spoilt else None  # type: ignore[union-attr]
         gpt.backward(step_model, batch, extra)
         if handle is not None:
             handle.remove()
         gpt.update(optimizer)
     torch.cuda.synchronize()
+    if profiler is not None:
+        profiler.stop()
+        profiler.export_chrome_trace(f"{trace}/rank-{rank:04d}.json.gz")
     dist.destroy_process_group()
 
 
@@ -220,7 +225,7 @@ def run_one(name: str, world: int, folder: Path, pictures: Path | None) -> dict[
         (pictures / f"{name}.png").write_bytes(_png(bundle))
     steps = run.table("steps")
     return {
-        "scenario": name, "right": _right(scenario, world, found), "found": found, "failure": failure,
+        "scenario": name, "right": _right(scenario, world, found) and len(run.table("steps")) > 0, "found": found, "failure": failure,
         "step_ms": float(((steps.end_ns - steps.start_ns) / 1e6).median()) if len(steps) else None,
         "seconds": round(time.perf_counter() - begin, 1), "estimates": estimates(run), "known_exposed": known(run),
         "overlap": run.overlap().to_dict("records"),

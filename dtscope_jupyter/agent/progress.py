@@ -199,8 +199,14 @@ class Progress:
         """The program goes on, having issued a collective or waited for one."""
         self._last_call = time_ns
 
-    def sets_up(self) -> None:
-        """The program sets something up: what came before the first step is no part of it."""
+    def sets_up(self, *, optimizer: bool = False) -> None:
+        """The program sets something up: what came before the first step is no part of it.
+
+        Collectives without a backward may have been taken for the first step's; a first `optimizer` tells that they were none.
+        """
+        if optimizer and self._current is not None and not (self._backwards or self._last_end):
+            self._current, self._fresh, self._next = None, 0, 0
+            self._calls.clear()
         if self._current is None:
             self._early = 0
 

@@ -96,7 +96,7 @@ class Steps(Collector):
         def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             original(optimizer, *args, **kwargs)
             self.knows(optimizer)
-            self.agent.progress.sets_up()
+            self.agent.progress.sets_up(optimizer=True)
 
         return __init__
 

@@ -3,8 +3,9 @@
 """Sends what a run directory gains to the pages that show it, at most 10 times a second.
 
 A page acknowledges each message. While more than a few are unacknowledged nothing is sent: the files keep what is
-new, and the next message takes the newest. A kernel that is busy with a cell may not hear acknowledgements at
-all, so that silence only slows the pump down; a page that is not heard (`heard`) acknowledges little.
+new, and the next message takes the newest. Acknowledgements are heard beside a cell that runs (`widget`), but not by
+ipykernel before 7 or where JupyterLab's setting "commsOverSubshells" is off. A page that has fallen silent gets a message a second; to one
+that was never heard they go at the full rate, and it acknowledges little (`heard`), since what is sent waits until the cell ends.
 """
 
 from __future__ import annotations

@@ -122,6 +122,15 @@ class TestFirstFailure:
 
 
 class TestInterrupt:
+    def test_ranks_that_we_end_while_they_leave_are_no_news(self, ranks: Ranks) -> None:
+        job = ranks.begin("import atexit, time\natexit.register(time.sleep, 600)\nprint('leaving', flush=True)")
+        until(lambda: all("leaving" in ranks.log(job, rank) for rank in range(2)), "they leave")
+        until(lambda: not job.unfinished(), "their programs are over")
+        job.interrupt()
+        job.interrupt()
+        assert job.wait(WAIT_S)
+        assert (job.interrupted, job.failure, job.notes) == (True, None, [])
+
     def test_python_code_is_ended_by_sigint(self, ranks: Ranks) -> None:
         job = self._sleeping(ranks, "try:\n    time.sleep(600)\nfinally:\n    print('cleaned', flush=True)")
         job.interrupt()
@@ -198,6 +207,16 @@ class TestKernelDeath:
         until(lambda: not any(map(alive, family)), "every process is gone")
         left = [path.name for path in temporary.iterdir()]
         assert [name for name in left if not name.startswith("torchinductor_")] == []  # torch keeps that one itself
+
+    def test_a_kernel_that_is_killed_at_once_leaves_no_warm_process(self, tmp_path: Path) -> None:
+        """Which would else find itself without a parent when it first looks, and import torch to its end: here that has none."""
+        (tmp_path / "torch.py").write_text("import time\ntime.sleep(600)\n")
+        source = "import os\nfrom dtscope_jupyter.launch import Warm\nwarm = Warm()\nwarm.start()\nprint(warm.pid, flush=True)\n"
+        source += "os.kill(os.getpid(), 9)"
+        environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+        kernel = subprocess.run([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=environment, check=False)
+        assert kernel.returncode == -signal.SIGKILL
+        until(lambda: not alive(int(kernel.stdout)), "the warm process is gone")
 
     def test_a_warm_process_that_is_killed_is_replaced(self, ranks: Ranks) -> None:
         ranks.warm.wait_ready()

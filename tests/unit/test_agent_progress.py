@@ -196,6 +196,19 @@ def test_the_first_step_begins_with_the_collectives_of_its_forward() -> None:
     assert segment.backward_start > forward
 
 
+def test_collectives_before_the_first_optimizer_are_no_part_of_the_first_step() -> None:
+    program = Program(0)
+    program.progress.collective("all_reduce 8", "setup.py:1", program.tick())
+    program.progress.optimizers_alive = 1
+    program.progress.sets_up(optimizer=True)
+    begin = program.time
+    program.backward()
+    program.step()
+    ((number, segment),) = program.closed()
+    assert (number, segment.micro_batches) == (0, 1)
+    assert segment.start == begin + 10
+
+
 def test_collectives_alone_make_steps() -> None:
     program = Program(0)
     for _ in range(4):
