@@ -73,7 +73,7 @@ SCENARIOS = {
 }  # fmt: skip
 
 
-def train(scenario: Scenario, path: str, trace: str = "") -> None:  # noqa: C901, PLR0912, PLR0915 # sent to the ranks as one function
+def train(scenario: Scenario, path: str, trace: str = "") -> None:  # noqa: C901, PLR0915 # sent to the ranks as one function
     """What a rank does; with `trace`, a folder, Kineto records the device from step 12 on."""
     sys.path.insert(0, path)
     os.environ.update(scenario.environment)

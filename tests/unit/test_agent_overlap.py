@@ -33,3 +33,28 @@ def test_what_is_in_flight_is_waited_for() -> None:
     overlap.oldest_open = 5
     assert not overlap.settled(10)
     assert overlap.settled(4)
+
+
+def test_what_a_device_does_belongs_to_the_step_that_issued_it() -> None:
+    """Its last wait ends within the next step of its host, which has gone on."""
+    overlap = Overlap()
+    overlap.by_step = True
+    overlap.communicates(3, 11_000_000, 14_000_000)
+    overlap.blocks(3, 12_000_000, 14_000_000)
+    overlap.communicates(4, 21_000_000, 24_000_000)
+
+    assert overlap.of(0, 10_000_000, 3) == (8.0, 3.0, 1.0, 2.0, 0.0)
+    assert overlap.of(10_000_000, 20_000_000, 4) == (10.0, 3.0, 3.0, 0.0, 0.0)
+    assert overlap.of(20_000_000, 30_000_000, 5)[1] == 0.0
+
+
+def test_what_was_issued_by_steps_that_are_never_written_is_forgotten() -> None:
+    """The store is bounded; the newest steps are in it."""
+    overlap = Overlap()
+    overlap.by_step = True
+    for step in range(5000):
+        overlap.communicates(step, step, step + 1_000_000)
+
+    assert overlap.of(0, 10, 0)[1] == 0.0
+    assert overlap.of(0, 10, 4999)[1] == 1.0
+    assert len(overlap._issued) < 2000
