@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-_FEW, _MOST_KEPT = 64, 256
+_FEW, _MOST_KEPT = 64, 64
 """A column of so few values that are all the same is made once, as most columns of what a rank writes in a tenth of a second are."""
 _CONSTANT = {type(None), bool, int, str}
 _CODES = {pa.int64(): "q", pa.int32(): "i", pa.float64(): "d", pa.float32(): "f"}
@@ -43,7 +43,7 @@ def packer(type_: pa.DataType) -> Callable[[Sequence[Any]], pa.Array]:
 
     def make(values: Sequence[Any]) -> pa.Array:
         count, first = len(values), values[0] if values else None
-        if not 0 < count <= _FEW or type(first) not in _CONSTANT or values.count(first) < count:
+        if not 1 < count <= _FEW or type(first) not in _CONSTANT or values.count(first) < count:
             return pack(values, _bits([value is not None for value in values]) if values.count(None) else None)
         if (found := kept.get((count, first))) is None:
             found = kept[count, first] = pack(values, None if first is not None else _bits([False] * count))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.rundir import Attempt
 
 _TAIL_BYTES = 4096
-_LOOSE_BLOCKS, _LOOSE_ROWS = 512, 2**16
+_LOOSE_BLOCKS, _LOOSE_ROWS = 256, 2**16
 """A slow run writes a row a block, and a decoded block takes ten times its bytes: so many are made one piece."""
 _FILE = re.compile(r"trace-\d+\.json(\.gz)?|flight_recorder-[^/]*\.(pkl|json)|stacks-[^/]*\.txt")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SCHEMA, _BATCH = 0, 1
 _LEAST_BLOCK_BYTES = 512
-_DECODED_BYTES = 8 * 2**20
+_DECODED_BYTES = 4 * 2**20
 UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError, OSError)
 """What pyarrow raises of a block that it can't decode."""
 

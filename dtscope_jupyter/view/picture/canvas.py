@@ -144,8 +144,11 @@ class Canvas:
 
 
 def _few_colors(image: Image.Image, exact: list[RGB]) -> Image.Image:
-    pixels = np.asarray(image).astype(np.uint32)
-    packed = (pixels[..., 0] << 16) | (pixels[..., 1] << 8) | pixels[..., 2]
+    pixels = np.asarray(image)
+    packed = pixels[..., 0].astype(np.uint32)
+    for channel in (1, 2):
+        packed <<= 8
+        packed |= pixels[..., channel]
     counts = image.getcolors(1 << 24)
     assert counts is not None, "more colours than a pixel can have"
     present = {color for _, color in counts}
@@ -153,8 +156,8 @@ def _few_colors(image: Image.Image, exact: list[RGB]) -> Image.Image:
     ordered = list(dict.fromkeys([c for c in exact if c in present] + common))
     kept = np.array(ordered[:_COLORS], dtype=np.int32)
     table = np.zeros(1 << 24, dtype=np.uint8)
-    for start in range(0, len(ordered), 4096):
-        some = np.array(ordered[start : start + 4096], dtype=np.int32)
+    for start in range(0, len(ordered), 512):
+        some = np.array(ordered[start : start + 512], dtype=np.int32)
         distance = ((some[:, None, :] - kept[None, :, :]) ** 2).sum(axis=2)
         table[(some[:, 0] << 16) | (some[:, 1] << 8) | some[:, 2]] = distance.argmin(axis=1)
     few = Image.fromarray(table[packed], "P")
