@@ -277,8 +277,7 @@ def growth(sizes: list[int], scratch: Path) -> dict[str, Any]:
     return rows
 
 
-def main() -> None:
-    """Runs what the arguments ask for."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hta", help="interpreter with traceinsight")
     parser.add_argument("--data", type=Path, help="folder of folders of traces")
@@ -296,25 +295,36 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--runs", type=int, default=3, help="runs for memory, which vary little")
     parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    return parser
+
+
+def synthetic(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """Both tools, or what was asked of them, on a folder of large synthetic traces."""
+    folder = written(arguments.keep or scratch / "synthetic", arguments.ranks, arguments.events)
     results: dict[str, Any] = {}
+    if arguments.saved:
+        results["hta"] = saved(arguments.saved, arguments.conditions)
+    elif "hta" in arguments.tools:
+        results["hta"] = large(arguments.hta, HTA, folder, 1)
+    if "ours" in arguments.tools:
+        results["ours"] = large(sys.executable, OURS, folder, arguments.rounds)
+    if arguments.one:
+        results["one"] = in_one_process(arguments.one, folder, arguments.turns)
+    if {"hta", "ours"} <= results.keys():
+        results["beside"] = beside(results["hta"], results["ours"])
+    return results
+
+
+def main() -> None:
+    """Runs what the arguments ask for."""
+    arguments, results = _parser().parse_args(), dict[str, Any]()
     with tempfile.TemporaryDirectory() as scratch:
         if arguments.data:
             for name in ("trace_diff_test", "nccl_data", "sampled_pair"):
                 results[name] = beside_hta(arguments.hta, arguments.data / name, arguments.rounds, arguments.runs) if arguments.hta else {}
                 results[name] |= in_one_process(arguments.one, arguments.data / name, arguments.turns) if arguments.one else {}
         if arguments.synthetic:
-            folder = written(arguments.keep or Path(scratch) / "synthetic", arguments.ranks, arguments.events)
-            if arguments.saved:
-                results["hta"] = saved(arguments.saved, arguments.conditions)
-            elif "hta" in arguments.tools:
-                results["hta"] = large(arguments.hta, HTA, folder, 1)
-            if "ours" in arguments.tools:
-                results["ours"] = large(sys.executable, OURS, folder, arguments.rounds)
-            if arguments.one:
-                results["one"] = in_one_process(arguments.one, folder, arguments.turns)
-            if {"hta", "ours"} <= results.keys():
-                results["beside"] = beside(results["hta"], results["ours"])
+            results |= synthetic(arguments, Path(scratch))
         if arguments.growth:
             results["growth"] = growth([size for size in (10**5, 10**6, 10**7) if size <= arguments.largest], Path(scratch))
     if arguments.out:
