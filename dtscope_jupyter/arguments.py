@@ -22,6 +22,7 @@ COLLECTORS = ("steps", "collectives", "gradients", "host", "devices", "spans", "
 READABLE = "a run directory, Kineto traces, Flight Recorder dumps, or a folder of them"
 CAPTURES = ("profile", "stacks", "flight_recorder")
 
+_LEAST_DISK = 64 * 2**10
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
@@ -52,6 +53,14 @@ def size(text: str) -> int:
     if match is None or match[2] not in _SIZES or float(match[1]) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: write e.g. 2GiB or 500MB")
     return int(float(match[1]) * _SIZES[match[2]])
+
+
+def disk(text: str) -> int:
+    """A size in which a rank's files can begin."""
+    found = size(text)
+    if found < _LEAST_DISK:
+        raise argparse.ArgumentTypeError(f"{text!r} is too little for what a rank writes: give at least 64KiB")
+    return found
 
 
 def share(text: str) -> float:
@@ -129,7 +138,7 @@ def _profile(parser: Parser) -> None:
     add("--budget", type=share, default=0.01, metavar="SHARE", help="share of step time that observing may cost (default: 1%%)")
     add(
         "--disk",
-        type=size,
+        type=disk,
         default=2 * 2**30,
         metavar="SIZE",
         help="what a rank may write (default: 2GiB); the finest rows are thinned first",

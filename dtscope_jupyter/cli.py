@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import __version__
-from dtscope_jupyter.arguments import READABLE, Parser, size
+from dtscope_jupyter.arguments import READABLE, Parser, disk
 from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def parser() -> ArgumentParser:
     collect.add_argument("--listen", required=True, metavar="tcp://HOST:PORT", help="where ranks and notebooks connect to")
     collect.add_argument("--dir", required=True, type=Path, help="folder for the runs")
     collect.add_argument("--keys", type=Path, help="what dtscope keys made (default: $DTRAINSCOPE_KEYS, DIR/keys or DIR)")
-    collect.add_argument("--disk", type=size, default=2 * 2**30, metavar="SIZE", help="what a rank may have (default: 2GiB)")
+    collect.add_argument("--disk", type=disk, default=2 * 2**30, metavar="SIZE", help="what a rank may have (default: 2GiB)")
     collect.add_argument("--prometheus", metavar="HOST:PORT", help="serve metrics there")
     collect.set_defaults(run=_collect)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.analysis.compare import Row
 
 _LINEAR = 10.0
+_AS_FACTOR = 900.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,12 +76,20 @@ class Comparison:
         a, b = self._labels()
         lines = [f"{a} -> {b}"]
         for row in self.table().dropna(subset=["change"]).to_dict("records"):
-            percent = "" if np.isnan(row["percent"]) else f" ({row['percent']:+.1f} %)"
             spread = " within the spread of steps" if row["clear"] is False else ""
-            lines.append(f"{row['figure']:<26} {row[a]:>10.3f} -> {row[b]:>10.3f} {row['unit']}{percent}{spread}".rstrip())
+            digits = 0 if row["figure"] == "steps" else 3
+            values = f"{row[a]:>10.{digits}f} -> {row[b]:>10.{digits}f} {row['unit']}"
+            lines.append(f"{row['figure']:<26} {values}{_change(row['percent'])}{spread}".rstrip())
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _change(percent: float) -> str:
+    """In percent, as a factor from ten times on, nothing where there is none."""
+    if np.isnan(percent) or not percent:
+        return ""
+    return f" (x {1 + percent / 100:.3g})" if percent >= _AS_FACTOR else f" ({percent:+.1f} %)"
 
 
 def _place(percent: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

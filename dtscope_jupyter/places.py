@@ -37,6 +37,7 @@ def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Att
     if directory == "":
         raise DtscopeError("--dir is empty: name a folder, or leave it out")
     run = _new(_plain("run" if name is None else name)) if directory is None else _named(directory)
+    _writable_name(run)
     name = name or (run.name if directory else "run")
     attempt = rundir.create_attempt(run.absolute(), {"name": name, **meta})
     try:
@@ -45,6 +46,14 @@ def create(directory: str | None, name: str | None, meta: dict[str, Any]) -> Att
     except OSError as error:
         raise DtscopeError(f"can't write the run directory {str(run)!r}: {error.strerror}; choose another with --dir") from error
     return attempt
+
+
+def _writable_name(run: Path) -> None:
+    try:
+        os.fsencode(run.absolute())
+    except UnicodeEncodeError as error:
+        reason = f"{error.object[error.start : error.end]!r} is no character of this process' locale ({error.encoding})"
+        raise DtscopeError(f"can't write the run directory {str(run)!r}: {reason}; use others, or set PYTHONUTF8=1") from error
 
 
 def _named(directory: str) -> Path:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.session import Request, Session
 
 _PUMP_S = 0.05
+_LOST = "what its ranks recorded and printed last may be lost too: make room there, or choose another place with --dir"
 
 
 @contextmanager
@@ -161,7 +162,7 @@ class Profile:
         except OSError as error:
             if not self.attempt.path.is_dir():
                 return  # said where the report would stand
-            stage.say(f"the end of the run could not be written to {places.shown(self.attempt.path)}: {error.strerror}")
+            stage.say(f"the end of the run could not be written to {places.shown(self.attempt.path)}: {error.strerror}; {_LOST}")
 
     def _report(self, place: str | None) -> None:
         if self.run is None:

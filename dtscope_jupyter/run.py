@@ -195,6 +195,8 @@ class Run:
 
     def compare(self, other: Run) -> Comparison:
         """What changes from this run to the other: an object with `table()`, `figure()` and a text."""
+        if not isinstance(other, Run):
+            raise DtscopeError(f"a {type(other).__name__} is no run: compare with what dts.open gave, e.g. run.compare(dts.open(PATH))")
         from dtscope_jupyter.analysis.compare import compare
         from dtscope_jupyter.comparison import Comparison
 

@@ -20,6 +20,7 @@ from dtscope_jupyter.agent import clock, control, groups
 from dtscope_jupyter.agent.cost import Cost
 from dtscope_jupyter.agent.progress import Progress
 from dtscope_jupyter.agent.recorder import Recorder
+from dtscope_jupyter.errors import DtscopeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +126,7 @@ class Agent:
             return
         step = self.progress.scalar_step
         for name, value in scalars.items():
-            self.recorder.note("scalar", name, float(value), step=step)
+            self.recorder.note("scalar", name, _number(name, value), step=step)
 
     def watch(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """A model and an optimizer named by the user."""
@@ -181,6 +182,13 @@ class Agent:
             call()
         except Exception as error:  # noqa: BLE001
             self.fail(name, error)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise DtscopeError(f"log({name}=...): {error}; log one number, such as {name}=loss.item()") from error
 
 
 def _backend() -> tuple[str | None, str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +25,14 @@ ADVICE = {
     "no_timing": "Record with the collectors or torch.profiler; Flight Recorder dumps have times where TORCH_NCCL_ENABLE_TIMING=1.",
 }
 
+_ALONE = "Run it on two ranks or more (-n 2), or give the files of all ranks."
+
 
 def find(evidence: Evidence, *, verdict: bool) -> list[Finding]:
     """What is missing; `verdict` says that something was found all the same, so that times and steps are not asked for."""
     found = [_missing_ranks(evidence), _clock(evidence)]
     if not verdict:
-        found += [_no_timing(evidence) or _missing_steps(evidence)]
+        found += [_no_timing(evidence) or _alone(evidence) or _missing_steps(evidence)]
     return [finding for finding in found if finding is not None]
 
 
@@ -50,6 +53,15 @@ def _missing_ranks(evidence: Evidence) -> Finding | None:
         told,
         f"{name_ranks(tuple(missing))}: no data; who waits for {'it' if len(missing) == 1 else 'them'} can't be told.",
     )
+
+
+def _alone(evidence: Evidence) -> Finding | None:
+    """A rank whose steps are all there, of a job of one."""
+    if evidence.live or len(evidence.ranks) != 1 or len(evidence.expected_ranks) > 1 or len(evidence.steps.ids) < FEWEST_STEPS:
+        return None
+    rank = int(evidence.ranks[0])
+    text = f"Only rank {rank} was recorded: who waits for whom can't be told."
+    return replace(_finding("missing_ranks", (), {"present": [rank]}, text), advice=_ALONE)
 
 
 def _missing_steps(evidence: Evidence) -> Finding | None:

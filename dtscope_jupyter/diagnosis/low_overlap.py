@@ -83,7 +83,8 @@ def _finding(evidence: Evidence, usable: Ints, buckets: _Buckets, lost: tuple[fl
     cost = min(paid, gain) if cause in ("one_bucket", "bucket_size") else paid
     natural = not evidence.steps.profiled and buckets.bytes.sum() <= _DEFAULT_BYTES
     unsure = natural or (cause not in _STRUCTURAL and not evidence.on_device) or (cause == "unknown" and not evidence.activity.device)
-    little = natural and cause in ("one_bucket", "bucket_size", "tail") and gain < _SHARE * typical
+    undivided = len(buckets.bytes) == 1 and buckets.bytes.sum() <= cap * 2**20
+    little = (natural or undivided) and cause in ("one_bucket", "bucket_size", "tail") and gain < _SHARE * typical
     ranks = tuple(evidence.ranks.tolist())
     kind = {"one_bucket": "in one bucket", "blocking_wait": "in calls that block"}.get(cause, f"in {len(buckets.bytes)} pieces")
     told = {
@@ -149,6 +150,8 @@ def _replay(evidence: Evidence, usable: Ints, buckets: _Buckets, paid: float) ->
     total = float(buckets.bytes.sum())
     alpha, beta = links.fit(buckets.bytes, buckets.ms) if len(buckets.bytes) > 1 else (0.0, float(buckets.ms[0]) / total)
     best = min(_CAPS_MB, key=lambda cap: _exposed(total, cap, alpha, beta, backward))
+    if len(buckets.bytes) == 1 and total <= best * 2**20:
+        return best, 0.0  # it would be one bucket again
     return best, max(paid - _exposed(total, best, alpha, beta, backward), 0.0)
 
 

@@ -129,6 +129,26 @@ class TestFailure:
         assert str(error) == "--pull absent: rank 0 has no such value to give: the cell never set it"
         assert shell.user_ns["here"] == 5
 
+    def test_a_scalar_that_is_no_number_is_named(self, shell: InteractiveShell) -> None:
+        cell = "%%dtscope profile -n 1\nimport dtscope_jupyter as dts\ndts.log(loss='low')"
+        said = "log(loss=...): could not convert string to float: 'low'; log one number, such as loss=loss.item()"
+        assert str(shell.run_cell(cell).error_in_exec) == f"rank 0: dtscope_jupyter.errors.DtscopeError: {said}"
+
+    def test_a_name_that_the_locale_has_no_characters_for_is_one_line(self, tmp_path: Path) -> None:
+        environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "IPYTHONDIR": str(tmp_path / "ipython")}
+        cells = "%load_ext dtscope_jupyter\n%%dtscope profile -n 1 --name \\u00fcber\nx = 1"
+        load, cell = cells.split("\n", 1)
+        source = "from IPython.core.interactiveshell import InteractiveShell as S\nshell = S.instance()\n"
+        source += f"shell.run_cell('{load}')\nerror = shell.run_cell({cell!r}.encode().decode('unicode_escape')).error_in_exec\n"
+        source += "print(type(error).__name__, ascii(str(error)))"
+        ran = subprocess.run(
+            [sys.executable, "-c", source], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        last = ran.stdout.splitlines()[-1]
+        assert last.startswith("UsageError")
+        assert "is no character of this process' locale (ascii); use others, or set PYTHONUTF8=1" in last
+        assert not list(tmp_path.glob("dtscope-runs/*/run.json"))
+
     def test_a_run_directory_that_is_removed_meanwhile_is_one_line_and_values_come(
         self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
     ) -> None:

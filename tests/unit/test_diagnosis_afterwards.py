@@ -155,6 +155,26 @@ def test_little_sent_at_once_is_not_advised_other_buckets(asynchronous: bool, ca
     assert "a step go in " in finding.sentence
 
 
+def test_a_rank_alone_is_told_that_it_is_and_not_to_record_more_steps() -> None:
+    (finding,) = diagnose(tables(steps=[step(0, n, 5 * n, 5 * n + 5) for n in range(12)])).findings
+    assert (finding.kind, finding.cause, finding.severity) == ("insufficient_data", "missing_ranks", "info")
+    assert finding.sentence == "Only rank 0 was recorded: who waits for whom can't be told."
+    assert "-n 2" in finding.advice
+
+
+@pytest.mark.parametrize(("size", "advised"), [(468e3, "next to nothing"), (20e6, "bucket_cap_mb=10")])
+def test_other_buckets_are_advised_where_they_would_be_others(size: float, advised: str) -> None:
+    """One bucket of 468 kB stays one whatever the cap."""
+    places = [(rank, n, 20 * n) for rank in (0, 1) for n in range(12)]
+    seen = {"compute_ms": 12.0, "comm_ms": 8.0, "overlap_ms": 0.0, "exposed_ms": 8.0}
+    steps = [step(r, n, t, t + 20, backward_start_ns=at(t + 4), backward_end_ns=at(t + 12), **seen) for r, n, t in places]
+    more = {"bytes": size, "asynchronous": True, "state": "completed"}
+    called = [collective(r, n, t + 12, t + 20, step=n, **more) for r, n, t in places]
+    (finding,) = diagnose(tables(steps=steps, collectives=called, host=[wait(r, n, t + 12, t + 20) for r, n, t in places])).findings
+    assert (finding.kind, finding.cause) == ("low_overlap", "one_bucket")
+    assert advised in finding.advice
+
+
 def test_a_run_without_steps_says_so_in_words() -> None:
     (finding,) = diagnose(tables(steps=[{"rank": 0, "step": 0, "start_ns": at(0)}, {"rank": 1, "step": 0, "start_ns": at(0)}])).findings
     assert finding.cause == "missing_steps"

@@ -77,6 +77,7 @@ class TestBadInput:
             ("%%dtscope profile --pull a:some\nx = 1", ["'a:some'"]),
             ("%%dtscope profile --budget 200%\nx = 1", ["'200%'"]),
             ("%%dtscope profile --disk -1\nx = 1", ["--disk"]),
+            ("%%dtscope profile --disk 1\nx = 1", ["'1' is too little", "64KiB"]),
             ("%%dtscope profile --timeout 0\nx = 1", ["'0'"]),
             ("%%dtscope profile --collect step\nx = 1", ["'step'", "did you mean steps?"]),
             ("%%dtscope profile --dir /proc/nothing\nx = 1", ["/proc/nothing"]),
