@@ -89,7 +89,8 @@ export function ranks(list: readonly number[]): string {
 /** A field for CSV, quoted where it must be. */
 export function csvField(value: string | number | null | undefined): string {
   if (value === null || value === undefined || (typeof value === "number" && Number.isNaN(value))) return "";
-  const text = String(value);
+  // Sums of times leave digits behind that mean nothing.
+  const text = typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(9))) : String(value);
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

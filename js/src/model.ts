@@ -41,7 +41,7 @@ const NEW_STATUS: Status = {
 };
 
 /** Ranks record the collectives of one step in so many at least. */
-const RAREST_SAMPLE = 256;
+export const RAREST_SAMPLE = 256;
 /** Steps fetched from the kernel that a page keeps; the oldest make place. */
 const MOST_FETCHED = 8;
 

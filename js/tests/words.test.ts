@@ -96,6 +96,11 @@ describe("CSV", () => {
       }),
     );
     expect([csvField(null), csvField(Number.NaN), csvField(3)]).toEqual(["", "", "3"]);
+    expect([csvField(3.351728 - 3.35), csvField(123_456_789_012), csvField(25.687440872192383)]).toEqual([
+      "0.001728",
+      "123456789012",
+      "25.6874409",
+    ]);
   });
 });
 

@@ -23,8 +23,8 @@ LATE = 1
 _BLOCK = 100
 
 
-def long_run(path: Path, ranks: int, steps: int) -> Path:
-    """Steps of 50 ms with three buckets each; all ranks have ended."""
+def long_run(path: Path, ranks: int, steps: int, sampled: int = 1) -> Path:
+    """Steps of 50 ms with three buckets each, recorded in one of `sampled`, by rank 0 twice as often; all ranks have ended."""
     attempt = rundir.create_attempt(path, {"name": "long", "world_size": ranks, "backend": "gloo"})
     for rank in range(ranks):
         folder = attempt.rank_path(rank)
@@ -33,17 +33,21 @@ def long_run(path: Path, ranks: int, steps: int) -> Path:
         writers = {name: BlockWriter(folder, name) for name in ("steps", "collectives")}
         for first in range(0, steps, _BLOCK):
             step = np.arange(first, min(first + _BLOCK, steps))
-            writers["steps"].append(_batch("steps", _steps(rank, step)))
-            writers["collectives"].append(_batch("collectives", _collectives(rank, ranks, step)))
+            seen = step % max(1, sampled // 2 if rank == 0 else sampled) == 0
+            writers["steps"].append(_batch("steps", _steps(rank, step, seen)))
+            writers["collectives"].append(_batch("collectives", _collectives(rank, ranks, step[seen])))
         for writer in writers.values():
             writer.close()
     return path
 
 
-def _steps(rank: int, step: Any) -> dict[str, Any]:
+def _steps(rank: int, step: Any, seen: Any) -> dict[str, Any]:
     start = ORIGIN + step * STEP_NS
-    same = {"rank": rank, "comm_ms": 18.0, "compute_ms": 40.0, "overlap_ms": 14.0, "exposed_ms": 4.0, "source": "host"}
-    return {name: [value] * len(step) for name, value in same.items()} | {"step": step, "start_ns": start, "end_ns": start + STEP_NS}
+    known = {
+        name: [value if each else None for each in seen] for name, value in (("comm_ms", 18.0), ("compute_ms", 40.0), ("overlap_ms", 14.0))
+    }
+    same = {name: [value] * len(step) for name, value in (("rank", rank), ("exposed_ms", 4.0), ("source", "host"))}
+    return known | same | {"step": step, "start_ns": start, "end_ns": start + STEP_NS}
 
 
 def _collectives(rank: int, ranks: int, steps: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""While a cell blocks the kernel a page is heard beside it; where it is not, what it sends waits until the cell ends, and must be little."""
+"""While a cell blocks the kernel a page is heard beside it; where it is not, what it sends waits for the cell, and must be little."""
 
 from __future__ import annotations
 

@@ -60,8 +60,12 @@ def test_the_gradient_of_a_chosen_parameter_is_a_picture_of_each_rank(page: Page
         if name not in sizes:
             expect(pictures.locator("figure")).to_have_count(0)
             continue
-        expect(pictures.locator(".dts-sub")).to_contain_text(re.compile(rf"^{re.escape(name)}, step \d+: largest magnitudes"))
+        expect(pictures.locator(".dts-sub").first).to_contain_text(re.compile(rf"^{re.escape(name)}, step \d+: largest magnitudes"))
         expect(pictures.locator("figcaption")).to_have_text(["rank 0", "rank 1"])
+        expect(pictures.locator(".dts-scale")).to_have_text(re.compile(r"^[\d.e−]+ · log$"))
+        ends = pictures.locator(".dts-ends").all_inner_texts()
+        assert len(set(ends)) == 1
+        assert re.fullmatch(r"(0|1e−?\d+)\s*1e−?\d+", ends[0])
         for rank in range(2):
             picture = pictures.get_by_role("img", name=f"gradient of rank {rank}")
             shape = picture.evaluate("c => [c.height, c.width]")

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from playwright.sync_api import expect
+
 import dtscope_jupyter as dts
 from tests.browser import lab
 
@@ -50,6 +52,7 @@ def test_ranks_of_one_group_stand_together(page: Page, tmp_path: Path) -> None:
     run = dts.profile(train, nprocs=4, directory=tmp_path / "run", collect=["steps", "collectives"])
     page.add_init_script(lab.KEEP_TEXTS)
     lab.open_file(page, run.save_html(tmp_path / "run.html"))
+    expect(page.get_by_label("group by").locator("option:enabled")).to_have_text(["none", "host", "process group"])
     page.get_by_label("group by").select_option("group")
     page.wait_for_function("() => ['group', 'even', '2'].every(name => window.drawn.includes(name))")
     order, groups = zip(*((words[0], words[-1]) for words in read_out(page, 4)), strict=True)

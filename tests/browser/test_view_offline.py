@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.ipynb"
+RECORDINGS = QUICKSTART.parent / "data"
 PINCH = """(canvas, [way, [left, right]]) => {
   const { x, y } = canvas.getBoundingClientRect();
   canvas.setPointerCapture = () => {};
@@ -126,7 +127,9 @@ class TestPage:
         path = run.save_html(tmp_path / "quickstart.html")
         assert path.stat().st_size < 2_000_000
         lab.open_file(page, path)
-        expect(page.locator("[data-panel=timeline] h3")).to_have_text("Step 83")
+        recorded = run.table("collectives").groupby("step")["rank"].nunique()
+        newest = recorded[recorded == run.world_size].index.max()
+        expect(page.locator("[data-panel=timeline] h3")).to_have_text(f"Step {newest}")
         expect(page.locator("[data-panel=gradients] header > .dts-sub")).to_contain_text("L2 norm before averaging")
 
     def test_says_the_finding_first(self, panels: Locator) -> None:
@@ -135,6 +138,14 @@ class TestPage:
         row = panels.locator("[data-panel=instead] tr", has_text="compute")
         more = float(row.locator("td").nth(2).inner_text().lstrip("+"))
         assert 24 < more < 32
+
+    def test_dumps_without_a_step_lead_nowhere(self, page: Page, tmp_path: Path) -> None:
+        panels = lab.open_file(page, dts.open(RECORDINGS / "hang_skip").save_html(tmp_path / "hang.html"))
+        expect(panels.locator(".dts-finding strong")).to_contain_text("Rank 3 hangs")
+        expect(panels.locator(".dts-finding button")).to_have_count(0)
+        expect(panels.locator(".dts-empty")).to_have_text("No step was recorded in this run. What is known stands above.")
+        expect(panels.locator("[data-panel=gradients] p")).to_have_text("No step was recorded in this run.")
+        expect(panels.locator("[data-panel=gradients] .dts-controls")).to_be_hidden()
 
     def test_a_damaged_page_says_so(self, page: Page, straggler: Path, tmp_path: Path) -> None:
         text = straggler.read_text()
@@ -146,6 +157,10 @@ class TestPage:
 
 
 class TestMap:
+    def test_only_known_groups_are_offered(self, panels: Locator) -> None:
+        options = panels.get_by_label("group by").locator("option:enabled")
+        expect(options).to_have_text(["none"])
+
     def test_every_metric_is_drawn_and_named(self, panels: Locator) -> None:
         names = {
             "exposed": "Exposed communication",

@@ -5,6 +5,7 @@ import type { Collective } from "../collectives";
 import { button, fill, h, say } from "../dom";
 import { csvField, digitsFor, fixed, integer, number, plural } from "../format";
 import { RECORDED } from "../matrix";
+import { RAREST_SAMPLE } from "../model";
 import { type Context, copyMenu, frame, type Panel } from "../panel";
 import { exposedOf, recorders, type StepView } from "../stepview";
 import { costliest } from "../timelinedraw";
@@ -78,8 +79,11 @@ export class DrillPanel implements Panel {
     const { matrix } = this.context.model;
     if (matrix.exactBy !== "sampled") return false;
     const here = matrix.column(view.step);
-    const row = matrix.ranks.indexOf(this.context.place.rank ?? matrix.ranks[0]);
-    const near = nearestColumn(here, matrix.columns, (c) => matrix.evidence.levels[0].get(row, c) >= RECORDED);
+    const whole = matrix.column(this.context.model.newestWhole ?? matrix.lastStep) + 1;
+    const told = (row: number, c: number) => matrix.evidence.levels[0].get(row, c) >= RECORDED;
+    const near =
+      nearestColumn(here, whole, (c) => matrix.ranks.every((_, row) => told(row, c))) ??
+      nearestColumn(here, whole, (c) => matrix.ranks.some((_, row) => told(row, c)));
     const step = near === null ? null : matrix.stepAt(near);
     const text = `The collectives of step ${integer(view.step)} were not recorded: to cost little that is done in a sample of steps. The exposed time is what the ranks measured.`;
     const key = `${view.step}/${step}`;
@@ -188,9 +192,9 @@ function partly(view: StepView): string {
     : "";
 }
 
-/** The column nearest to `here` that the test admits; null where none does. */
+/** The column nearest to `here`, among the first `columns`, that the test admits; null where none near does. */
 function nearestColumn(here: number, columns: number, admits: (column: number) => boolean): number | null {
-  for (let away = 0; away < columns; away++) {
+  for (let away = 0; away <= RAREST_SAMPLE; away++) {
     for (const c of [here - away, here + away]) if (c >= 0 && c < columns && admits(c)) return c;
   }
   return null;

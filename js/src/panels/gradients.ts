@@ -45,6 +45,7 @@ export class GradientsPanel implements Panel {
   private readonly play: HTMLButtonElement;
   private readonly metricChoice: ReturnType<typeof choice>;
   private readonly rowsChoice: ReturnType<typeof choice>;
+  private readonly copy: HTMLElement;
   private readonly pictures = h("div.dts-tiles");
   private readonly empty = h("p.dts-sub");
   private metric: GradientMetric = "local";
@@ -76,12 +77,13 @@ export class GradientsPanel implements Panel {
     });
     this.slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "step", oninput: () => this.slide() });
     this.play = button("play", () => this.turnPlay(), "play through the sampled steps");
+    this.copy = copyMenu(context, "gradients", this.surface, () => this.csv());
     this.frame.controls.append(
       h("label.dts-choice", {}, h("span", {}, "step"), this.slider, this.at),
       this.play,
       this.metricChoice,
       this.rowsChoice,
-      copyMenu(context, "gradients", this.surface, () => this.csv()),
+      this.copy,
     );
     this.scroll.append(this.surface.root);
     this.frame.body.append(this.empty, h("div.dts-beside", {}, this.scroll, this.words), this.pictures);
@@ -98,6 +100,7 @@ export class GradientsPanel implements Panel {
     if (!this.picked) this.prefer(wanted);
     const found = gradientsUpTo(model, wanted, COLUMNS[this.metric], this.metric === "synced" || this.metric === "disagreement");
     this.frame.controls.hidden = !model.matrix.columns;
+    this.copy.hidden = !found;
     this.scroll.parentElement!.hidden = !found;
     this.empty.hidden = !!found;
     if (!found) return this.none();

@@ -27,6 +27,7 @@ export class MapPanel implements Panel {
   private metric: MetricName;
   private order: Order = "rank";
   private group: Group = "none";
+  private readonly groups: ReturnType<typeof choice>;
   private timer = 0;
   private zoom: [number, number] | null = null;
   private hover: MapState["hover"] = null;
@@ -60,6 +61,11 @@ export class MapPanel implements Panel {
       ["host", "host"],
       ["group", "process group"],
     ] as const;
+    this.groups = choice("group by", groups, this.group, (g) =>
+      this.change(() => {
+        this.group = g as Group;
+      }),
+    );
     this.frame.controls.append(
       choice("metric", options, this.metric, (m) =>
         this.change(() => {
@@ -71,11 +77,7 @@ export class MapPanel implements Panel {
           this.order = o as Order;
         }),
       ),
-      choice("group by", groups, this.group, (g) =>
-        this.change(() => {
-          this.group = g as Group;
-        }),
-      ),
+      this.groups,
       copyMenu(context, "map", this.surface, () => this.csv()),
     );
     this.frame.body.append(this.surface.root);
@@ -139,6 +141,7 @@ export class MapPanel implements Panel {
       this.later(old.at + SUMMARY_MS - now);
       return this.extended(old);
     }
+    this.offer();
     const { columns: columnMeans, rows: rowMeans } = matrix.means(this.metric);
     this.summary = {
       key,
@@ -151,6 +154,17 @@ export class MapPanel implements Panel {
       ...this.ordered(rowMeans),
     };
     return this.summary;
+  }
+
+  /** Offers only groups that are known: a trace tells no host, and most runs have one process group. */
+  private offer(): void {
+    const { model } = this.context;
+    const known: Record<string, boolean> = {
+      none: true,
+      host: hosts(model).size > 0,
+      group: groupsByRank(model, model.matrix.ranks.length).size > 0,
+    };
+    for (const option of this.groups.select.options) option.disabled = !known[option.value] && option.value !== this.group;
   }
 
   /** The last rows of a run are followed by none that would draw again. */
