@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.launch import values
-from dtscope_jupyter.launch.messages import Ended
+from dtscope_jupyter.launch.messages import NEVER_SET, Ended
 from dtscope_jupyter.launch.program import Call
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _RANK_VARIABLE = "RANK"
 _LONGEST_REASON = 1000
+_MOST_FRAMES = 5000
+"""The innermost ones of a deeper stack are shown: walking a million of them takes longer than anyone waits."""
 
 
 def execute(program: Program) -> Ended:
@@ -95,7 +97,7 @@ def _exited(error: SystemExit) -> Ended:
 
 def _failed(error: BaseException, program: Program) -> Ended:
     now = time.time_ns()
-    summary = traceback.TracebackException.from_exception(error, compact=True)
+    summary = traceback.TracebackException.from_exception(error, limit=-_MOST_FRAMES, compact=True)
     _drop_ours(summary)
     text = "".join(summary.format())
     for source in program.sources.values():
@@ -123,7 +125,7 @@ def _pull(program: Program, namespace: dict[str, Any], ended: Ended) -> Ended:
         if not everywhere and os.environ.get(_RANK_VARIABLE) != "0":
             continue
         if name not in namespace:
-            unpulled[name] = "the cell never set it"
+            unpulled[name] = NEVER_SET
             continue
         try:
             pulled[name] = values.dump(namespace[name])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.launch import values
 from dtscope_jupyter.launch.failure import Failure, describe_exit, first
+from dtscope_jupyter.launch.messages import NEVER_SET
 from dtscope_jupyter.launch.tail import last_lines
 from dtscope_jupyter.launch.warm import Warm, sys_path
 from dtscope_jupyter.launch.world import LocalWorld, Rank, World, read_exit
@@ -30,6 +31,7 @@ _STOP = ((Signals.SIGINT, 1.0), (Signals.SIGTERM, 1.0), (Signals.SIGKILL, 2.0))
 _LOG_LINES = 10
 _NAMED = 7
 _LOOK_S = 0.01
+_SIMPLER = "; bring back something simpler, such as a number, a tensor or a state_dict()"
 
 
 class Job:
@@ -135,12 +137,13 @@ class Job:
     def unpulled(self) -> list[str]:
         """One line for each value that could not be brought back."""
         missing = [
-            f"--pull {name}: rank {rank.number} has no such value to give: {reason}"
+            f"--pull {name}: rank {rank.number} has no such value to give: {reason}{'' if reason == NEVER_SET else _SIMPLER}"
             for rank in self._ranks
             if rank.ended is not None
             for name, reason in rank.ended.unpulled.items()
         ]
-        return missing + [f"--pull {name}: it can't be read in the notebook ({reason})" for name, reason in self._unreadable.items()]
+        unreadable = [f"--pull {name}: it can't be read in the notebook ({reason}){_SIMPLER}" for name, reason in self._unreadable.items()]
+        return missing + unreadable
 
     @property
     def _ranks(self) -> list[Rank]:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from dtscope_jupyter.launch.program import Program
 
 
+NEVER_SET = "the cell never set it"
+"""Why a value is missing that the program could have set."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """To a new rank, once: the notebook's state of the moment. `backend` is what init_process_group() takes unless told."""

@@ -97,6 +97,23 @@ class TestFirstFailure:
         assert failure is not None
         assert failure.reason == reason
 
+    def test_of_a_stack_without_end_the_innermost_frames_are_shown(self, ranks: Ranks) -> None:
+        deep = """
+            import sys
+            sys.setrecursionlimit(100_000)
+            def down(n):
+                1 / n
+                down(n - 1)
+            down({})
+        """
+        shallow, failure = ranks.run(deep.format(900), world_size=1).failure, ranks.run(deep.format(90_000), world_size=1).failure
+        assert shallow is not None
+        assert failure is not None
+        assert (shallow.reason, failure.reason) == ("ZeroDivisionError: division by zero",) * 2
+        assert "in <module>" in shallow.traceback
+        assert failure.traceback.rstrip().endswith("ZeroDivisionError: division by zero")
+        assert "[Previous line repeated 4996 more times]" in failure.traceback
+
     @pytest.mark.parametrize("highest", [1000, 1_000_000])
     def test_closing_every_descriptor_is_no_harm_or_said(self, ranks: Ranks, highest: int) -> None:
         job = ranks.run(f"import os\nos.closerange(3, {highest})\nprint('done')\nx = 1", pulled={"x": True})

@@ -160,7 +160,7 @@ class TestProgram:
         assert job.results() == {"z": 3}
         assert len(job.unpulled) == 2
         assert "--pull y" in job.unpulled[0]
-        assert "--pull x: it can't be read in the notebook (ZeroDivisionError: division by zero)" in job.unpulled[1]
+        assert "--pull x: it can't be read in the notebook (ZeroDivisionError: division by zero); bring back" in job.unpulled[1]
 
     def test_streams_that_the_program_took_away_are_no_trouble(self, ranks: Ranks) -> None:
         job = ranks.run("import sys\nsys.stdout = None\nsys.stderr.close()")
