@@ -96,10 +96,14 @@ class Watch:
         return tuple(rank for rank, reply in replies.items() if not reply["ok"] and rank in self._unfinished())
 
     def _finding(self) -> Finding | None:
-        from dtscope_jupyter.diagnosis import diagnose
+        """What the ranks hang at: a hang, or collectives that don't match while one of them is overdue."""
+        from dtscope_jupyter.diagnosis import diagnose, hang
         from dtscope_jupyter.run import Run
 
         if self._run is None:
             self._run = Run.of_directory(self._attempt.run, self._attempt.number)
         self._run.refresh()
-        return next((found for found in diagnose(self._run.tables, live=True).findings if found.kind == "hang"), None)
+        found = diagnose(self._run.tables, live=True).findings
+        hangs = [each for each in found if each.kind == "hang"]
+        differ = [each for each in found if each.kind == "desync" and each.cause != "values"]
+        return next(iter(hangs or (differ if differ and hang.overdue(self._run.tables, time.time_ns()) else ())), None)

@@ -30,7 +30,13 @@ class Size:
     length: int = 1024
 
 
-SIZES = {"470m": Size(1280, 22, 20, 4), "470m-large": Size(1280, 22, 20, 16), "135m": Size(768, 12, 12, 1), "tiny": Size(128, 2, 4, 2, 64)}
+SIZES = {
+    "470m": Size(1280, 22, 20, 4),
+    "470m-12": Size(1280, 22, 20, 12),
+    "470m-large": Size(1280, 22, 20, 16),
+    "135m": Size(768, 12, 12, 1),
+    "tiny": Size(128, 2, 4, 2, 64),
+}
 
 
 class Block(nn.Module):

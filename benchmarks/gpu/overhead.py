@@ -35,6 +35,7 @@ CASES = {
     "ddp-470m": ("470m", "ddp", 0.01),
     "fsdp2-470m": ("470m", "fsdp", 0.01),
     "ddp-135m": ("135m", "ddp", 0.02),
+    "ddp-470m-device": ("470m-12", "ddp", 0.01),
 }
 
 
@@ -169,7 +170,7 @@ def main() -> None:
     parser.add_argument("--world", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--cases", nargs="*", default=list(CASES)[:3])
     parser.add_argument("--parts", nargs="*", default=[], help="more sets, with these collectors alone, e.g. steps+collectives")
     parser.add_argument("--naive", action="store_true", help="hooks as one would write them at first, beside, on the small model")
     parser.add_argument("--out", type=Path)

@@ -23,6 +23,8 @@ _ENOUGH = 0.5
 _ARRIVES = 0.6
 """Below this share of the loss, one late arrival explains it not, and the whole step is compared."""
 _BUSY = 0.5
+_DRAINS = 0.25
+"""A loop of synchronisations costs more than its own time: after it the device's queue is empty, and the rank runs ahead no more."""
 _WORKED = 0.15
 """A rank with more work waits longer for a busy CPU as well: from this share of the wait on, the work is the reason."""
 
@@ -95,7 +97,7 @@ def reason(evidence: Evidence, late: Late, row: int, columns: Ints) -> Reason:
     coverage = named[category] / loss
     bound = excess.get("launch", 0.0) >= _BUSY * loss or waits_for_host
     if coverage < _ENOUGH:
-        synced = kernels.many_syncs(evidence, row, columns) if bound else 0.0
+        synced = kernels.many_syncs(evidence, row, columns) if bound or excess.get("host_sync", 0.0) >= _DRAINS * loss else 0.0
         cause = "host_sync" if synced else "unknown"
         return Reason(
             cause, "launch" if synced else category, coverage, bound and not synced, excess, {"syncs_a_step": synced} if synced else {}

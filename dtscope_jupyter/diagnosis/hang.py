@@ -10,6 +10,7 @@ for its peer and is a victim, unless its device is behind.
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -97,22 +98,29 @@ def find(evidence: Evidence, *, desynchronised: bool = False) -> list[Finding]:
 
 
 def _died(evidence: Evidence) -> list[Finding]:
-    """Ranks that a signal ended before others had come as far, where no open collective shows who waited for them."""
+    """Ranks that a signal ended before others had come as far, where no open collective shows who waited for them.
+
+    Or the only one that failed, by SIGKILL, which nobody gets for a bad ending of a whole run: what the others waited for is lost
+    where they were ended themselves.
+    """
     table = evidence.tables["steps"]
     rank, step = columns.ints(table, "rank"), columns.ints(table, "step")
     steps = {int(one): int(step[rank == one].max()) for one in np.unique(rank).tolist()}
-    dead = {one: code for one, code in exits(evidence.tables).items() if code < 0 and -int(code) not in _ASKED}
+    ended = exits(evidence.tables)
+    dead = {one: code for one, code in ended.items() if code < 0 and -int(code) not in _ASKED}
+    alone = [code for code in ended.values() if code] == [-signal.SIGKILL]
     furthest = max((at for one, at in steps.items() if one not in dead), default=-1)
-    ranks = tuple(sorted(one for one in dead if steps.get(one, -1) < furthest))
+    ranks = tuple(sorted(one for one in dead if steps.get(one, -1) < furthest or (alone and furthest >= 0)))
     if not ranks:
         return []
     codes = {one: int(dead[one]) for one in ranks}
+    how = "came" if steps.get(ranks[0], -1) < furthest else "are known to have come"
     return [Finding(
         kind="hang", cause="process_died", ranks=ranks, severity=Severity.CRITICAL, confidence=0.9, cost_ms=0.0, steps=(),
         evidence={"exit_codes": codes, "last_step": {one: steps.get(one) for one in ranks}, "furthest_step": furthest},
         advice=ADVICE["process_died"],
         sentence=f"{name_ranks(ranks)} died: ended by signal {', '.join(str(-code) for code in codes.values())} "
-        f"after step {steps.get(ranks[0], 'none')}, the others came to step {furthest}, {WHAT['process_died']}.",
+        f"after step {steps.get(ranks[0], 'none')}, the others {how} to step {furthest}, {WHAT['process_died']}.",
     )]  # fmt: skip
 
 

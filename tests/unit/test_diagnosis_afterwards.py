@@ -257,3 +257,13 @@ def test_an_open_call_differs_from_what_another_source_saw_of_its_peer() -> None
 def test_two_sources_may_name_other_calls_apart_and_closed_ones() -> None:
     assert "desync" not in {kind for kind, _, _ in _stuck_apart("all_gather")}
     assert "desync" not in {kind for kind, _, _ in _stuck_apart("all_reduce", state="completed")}
+
+
+@pytest.mark.parametrize(("others", "named"), [([], True), ([1.0], False), ([-9.0], False)])
+def test_the_only_rank_that_was_killed_is_named_although_its_rows_are_the_newest(others: list[float], named: bool) -> None:  # noqa: FBT001
+    """Its peers were ended before they had written the step in which they waited for it; where others failed too, nobody is told apart."""
+    codes = {2: -9.0, **dict(enumerate(others))}
+    exits = [{"rank": rank, "kind": "exit", "time_ns": at(150), "value": code, "text": "ended"} for rank, code in codes.items()]
+    steps = [step(rank, n, 10 * n, 10 * n + 9) for rank in range(3) for n in range(9 if rank == 2 else 8)]
+    found = tables(steps=steps, groups=GROUP, notes=exits)
+    assert [one for one in said(found) if one[0] == "hang"] == ([("hang", "process_died", (2,))] if named else [])
