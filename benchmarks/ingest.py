@@ -196,6 +196,8 @@ def in_one_process(python: str, folder: Path, turns: int) -> dict[str, Any]:
             else:
                 told["above_start_mib"] = max(told["above_start_mib"], most["together"] - began)
                 rows[told["ends"]].append(told)
+                shown = {name: round(value, 3) for name, value in told.items() if isinstance(value, float)}
+                print(f"  {told['ends']:<6}", shown, flush=True)
         done.set()
         watch.join()
     assert process.returncode == 0, f"{script.name} ended with status {process.returncode}"

@@ -23,7 +23,7 @@ _LINES = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a subcommand: exit 0, or 2 with one line on stderr where it can't be done."""
+    """Runs a subcommand: exit 0, or 2 with one line on stderr where it can't be done, behind one for each file that is why."""
     try:
         options = parser().parse_args(arguments)
     except DtscopeError as error:
@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
     except DtscopeError as error:
-        print(f"dtscope: {error}", file=sys.stderr)
+        for line in (*getattr(error, "__notes__", ()), error):
+            print(f"dtscope: {line}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has seen enough

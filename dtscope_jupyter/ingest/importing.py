@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dtscope_jupyter.ingest.files import Source
     from dtscope_jupyter.ingest.topology import Graph
 
+_REASONS, _LINES = 3, 20
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -66,7 +68,7 @@ def read(paths: Sequence[Path], *, rank: int | None = None) -> Imported:
     for source in gathered.sources:
         gathered.keep(source, results[source])
     if not gathered.used:
-        raise DtscopeError(_nothing(paths, gathered.notes))
+        raise _nothing(paths, gathered.notes)
     parts, notes = merge.settle(gathered.parts)
     notes += gathered.notes + [note for part in parts for note in part.notes]
     tables = merge.combine([*(part.tables for part in parts), {"notes": rows.from_rows("notes", notes)}])
@@ -107,8 +109,14 @@ def _topology(graphs: list[Graph]) -> Graph | None:
     return topology.merged(graphs)
 
 
-def _nothing(paths: Sequence[Path], notes: list[dict[str, Any]]) -> str:
+def _nothing(paths: Sequence[Path], notes: list[dict[str, Any]]) -> DtscopeError:
+    """The first reasons in its line; of more files the first few, a line each, as the exception's notes."""
     where = ", ".join(repr(str(path)) for path in paths)
-    reasons = "; ".join(f"{note['name']}: {note['text']}" for note in notes[:3]) or "no file there"
-    more = f"; and {len(notes) - 3} more" if len(notes) > 3 else ""  # noqa: PLR2004
-    return f"nothing readable in {where} ({reasons}{more}); give Kineto traces, Flight Recorder dumps or NCCL's files"
+    told = [f"{note['name']}: {note['text']}" for note in notes]
+    more = f"; and {len(told) - _REASONS} more" if len(told) > _REASONS else ""
+    reasons = "; ".join(told[:_REASONS]) or "no file there"
+    error = DtscopeError(f"nothing readable in {where} ({reasons}{more}); give Kineto traces, Flight Recorder dumps or NCCL's files")
+    if more:
+        for line in (*told[:_LINES], *([f"and {len(told) - _LINES} more"] if len(told) > _LINES else ())):
+            error.add_note(line)
+    return error

@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dtscope_jupyter import cli
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WRONG = {
     "reprot x": ("invalid choice: 'reprot'", "did you mean report?", "(dtscope --help)"),
@@ -43,3 +48,14 @@ def test_help_and_version_are_no_errors(line: str, capsys: pytest.CaptureFixture
         cli.main(line.split())
     assert left.value.code == 0
     assert capsys.readouterr().out
+
+
+def test_of_files_that_are_all_bad_each_has_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(30):
+        (tmp_path / f"rank{number:02}.json").write_text('{"traceEvents": [')
+    assert cli.main(["report", str(tmp_path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:20] == [f"dtscope: rank{n:02}.json: no usable event among 0: the JSON ends early or is damaged" for n in range(20)]
+    assert lines[20] == "dtscope: and 10 more"
+    assert lines[21].startswith("dtscope: nothing readable in ")
+    assert len(lines) == 22
