@@ -102,7 +102,8 @@ function drawLegend(pen: Pen, g: Grid, s: GradientState, scale: Scale, colors: C
   x = Math.round(x + pen.measure(low) + 7);
   for (let i = 0; i < 96; i += 2) {
     const value = log ? scale.low * (scale.high / scale.low) ** (i / 96) : scale.low + ((scale.high - scale.low) * i) / 96;
-    pen.rect(x + i, y - 4, 2, 8, css(ramp(colors.cost, scale.place(value))));
+    // To the end, as edges between pixels would show.
+    pen.rect(x + i, y - 4, 96 - i, 8, css(ramp(colors.cost, scale.place(value))));
   }
   pen.text(`${number(scale.high)}${unit ? ` ${unit}` : ""}${log ? " · log" : ""}`, x + 103, y, { fill: colors.quiet });
 }

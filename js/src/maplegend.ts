@@ -36,7 +36,8 @@ function drawRamp(pen: Pen, right: number, y: number, s: MapState, colors: Color
   pen.text(high, x, y, { fill: colors.quiet });
   for (let i = 0; i < WIDE; i += 2) {
     const value = blank + ((strong - blank) * i) / WIDE;
-    pen.rect(x - 8 - WIDE + i, y - 4, 2, 8, css(ramp(colors.cost, cost(s.metric, value, s.range))));
+    // To the end, as edges between pixels would show.
+    pen.rect(x - 8 - WIDE + i, y - 4, WIDE - i, 8, css(ramp(colors.cost, cost(s.metric, value, s.range))));
   }
   const low = round(blank);
   pen.text(low, x - 14 - WIDE, y, { fill: colors.quiet, align: "right" });

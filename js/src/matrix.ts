@@ -9,7 +9,7 @@ export const LIVE_CELLS = 512 * 1024;
 const [MIN_COLUMNS, MOST_COLUMNS] = [4096, 16_384];
 /** Steps marked as slowed by us; of more the oldest are forgotten. */
 const MOST_SLOWED = 4096;
-/** Sampled and other steps that must be known before their lengths are compared, and the newest that are. */
+/** Sampled steps beside others that must be known before their lengths are compared, and the newest columns that are. */
 const [FEW_SAMPLES, MOST_COMPARED] = [8, 4096];
 
 /** What a cell rests on: the rank's own exposed time alone, collectives recorded in the step, or a profiler. */
@@ -115,22 +115,28 @@ export class StepMatrix {
     if (this.slowed.size > MOST_SLOWED) this.slowed.delete(this.slowed.values().next().value!);
   }
 
-  /** How much longer steps are in which collectives are recorded than others, a share of these (medians); NaN where too few are known. */
+  /**
+   * How much longer steps are in which collectives are recorded than the others beside them, a share (median); NaN where too few
+   * are known. Steps far apart may do other work.
+   */
   get sampledLonger(): number {
     if (this.exactBy !== "sampled" || this.stride > 1) return Number.NaN;
-    const [lengths, evidence] = [this.pyramids.step.levels[0], this.evidence.levels[0]];
-    const [sampled, others]: [number[], number[]] = [[], []];
-    for (let row = 0; row < Math.min(lengths.rows, 4); row++) {
-      for (let c = Math.max(0, this.columns - MOST_COMPARED); c < this.columns; c++) {
-        const took = lengths.get(row, c);
-        if (Number.isNaN(took) || this.slowed.has(this.stepAt(c))) continue;
-        const rests = evidence.get(row, c);
-        if (rests === RECORDED) sampled.push(took);
-        else if (rests === ESTIMATED) others.push(took);
-      }
+    const shares: number[] = [];
+    for (let c = Math.max(1, this.columns - MOST_COMPARED); c < this.columns - 1; c++) {
+      const beside = [c - 1, c + 1].filter((other) => this.rests(other) === ESTIMATED).map((other) => this.length(other));
+      const share = this.rests(c) === RECORDED ? this.length(c) / (beside.reduce((a, b) => a + b, 0) / beside.length) : Number.NaN;
+      if (Number.isFinite(share)) shares.push(share);
     }
-    if (Math.min(sampled.length, others.length) < FEW_SAMPLES) return Number.NaN;
-    return median(sampled) / median(others) - 1;
+    return shares.length < FEW_SAMPLES ? Number.NaN : median(shares) - 1;
+  }
+
+  /** What a column rests on on the first rank; NaN where a probe of ours slowed the step. */
+  private rests(column: number): number {
+    return this.slowed.has(this.stepAt(column)) ? Number.NaN : this.evidence.levels[0].get(0, column);
+  }
+
+  private length(column: number): number {
+    return this.pyramids.step.levels[0].get(0, column);
   }
 
   /** Means over the known cells of every column from `first` on, and of every row, in one pass. */

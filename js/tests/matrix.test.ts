@@ -75,17 +75,27 @@ describe("what a cell rests on", () => {
 
   it("does not blame sampling for steps that a profiler slowed", () => {
     const matrix = new StepMatrix(1 << 16);
-    for (let step = 0; step < 80; step++) {
+    for (let step = 0; step < 200; step++) {
       matrix.set("exposed", 0, step, 1);
-      matrix.set("step", 0, step, step < 48 ? 10 : 30);
-      matrix.witness(0, step, step % 4 && step < 48 ? ESTIMATED : RECORDED);
+      matrix.set("step", 0, step, step % 4 || step < 64 ? 10 : 30);
+      matrix.witness(0, step, step % 4 ? ESTIMATED : RECORDED);
     }
     expect(matrix.sampledLonger).toBeGreaterThan(1);
     const plain = drawn(matrix).rects;
-    for (let step = 48; step < 80; step++) matrix.slow(step);
+    for (let step = 64; step < 200; step += 4) matrix.slow(step);
     expect(matrix.sampledLonger).toBe(0);
     // Each has a line under it.
-    expect(drawn(matrix).rects - plain).toBe(32);
+    expect(drawn(matrix).rects - plain).toBe(34);
+  });
+
+  it("does not blame sampling for steps that are long beside others as long", () => {
+    const matrix = new StepMatrix(1 << 16);
+    for (let step = 0; step < 200; step++) {
+      matrix.set("exposed", 0, step, 1);
+      matrix.set("step", 0, step, step < 100 ? 10 : 50);
+      matrix.witness(0, step, step % (step < 100 ? 16 : 2) ? ESTIMATED : RECORDED);
+    }
+    expect(matrix.sampledLonger).toBe(0);
   });
 
   it("is the best of the steps that share a column", () => {
