@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, Self
 
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.ingest.gunzip import Gunzip
@@ -159,7 +159,7 @@ def _kind(stream: Stream) -> Kind:
     if not text:
         raise Unreadable(stream.damage or "empty file")
     if text[:1] in b"{[":
-        return _kind_of_json(text) or _kind_of_json(text + stream.read(_JSON_HEAD_BYTES)) or _refuse_json(stream)
+        return _kind_of_json(text) or _of_long_head(text + stream.read(_JSON_HEAD_BYTES), stream)
     if head[:2] in _UTF16:
         raise Unreadable("text in UTF-16, while Kineto and torch write UTF-8")
     if head[:1] == b"\x80":
@@ -183,7 +183,12 @@ def _kind_of_json(head: bytes) -> Kind | None:
     return None
 
 
-def _refuse_json(stream: Stream) -> NoReturn:
+def _of_long_head(head: bytes, stream: Stream) -> Kind:
+    """What begins like JSON, as do also the lines that launchers mark: [rank0]:, [default0]:, a time."""
+    if kind := _kind_of_json(head):
+        return kind
+    if b"\0" not in head and _NCCL_LOG.search(head):
+        return Kind.LOG
     why = f": {stream.damage}" if stream.damage else ""
     raise Unreadable(f"{_UNRELATED[1]}nor a Flight Recorder dump{why}")
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PIECE = 2**20
+_COLORS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _UNLIMITED = "5000.0"
 _MOST_LINE = 2**20
 _RECENT = 256
@@ -57,9 +58,7 @@ _VERSION = re.compile(r"NCCL version (\S+)")
 _VARIABLE = re.compile(r"(NCCL_\w+) set by environment to (\S+)")
 _NETWORK = re.compile(r"Using network (.{1,80}?)\s*$|Assigned NET plugin (.{1,80}?) to comm")
 _CHANNELS = re.compile(rf"{_N} coll channels(?:.*? {_N} nvls channels)?")
-_CHOICE = re.compile(
-    rf"(?:(\w+): )?(\d{{1,18}}) Bytes -> Algo (\w+) proto (\w+) (?:channel\{{Lo\.\.Hi\}}=\{{{_N}\.\.{_N}\}}|time [\d.]+)"
-)
+_CHOICE = re.compile(rf"(?:(\w+): )?(\d{{1,18}}) Bytes -> Algo (\w+) proto (\w+) (?:channel\{{Lo\.\.Hi\}}=\{{{_N}\.\.{_N}\}}|time [\d.]+)")
 _ROW = re.compile(r"\s*(Algorithm|Protocol|Latency/AlgBw|Broadcast|Reduce|AllGather|ReduceScatter|AllReduce)\s+\|(.*)\|\s*$")
 _ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 _PROTOCOLS = ("ll", "ll128", "simple")
@@ -88,8 +87,13 @@ def _lines(stream: Stream) -> Iterator[str]:
     while piece := stream.read(_PIECE):
         *whole, left = (left + piece).split(b"\n")
         left = left[-_MOST_LINE:]
-        yield from (line.decode("utf-8", "replace") for line in whole)
-    yield left.decode("utf-8", "replace")
+        yield from map(_decoded, whole)
+    yield _decoded(left)
+
+
+def _decoded(line: bytes) -> str:
+    text = line.decode("utf-8", "replace")
+    return _COLORS.sub("", text) if "\x1b" in text else text
 
 
 class _Log:

@@ -196,6 +196,31 @@ def test_a_log_with_times_plugins_and_nvls(tmp_path: Path) -> None:
     assert only["choices"] == [{"operation": "all_reduce", "bytes": 4096, "algorithm": "nvls", "protocol": "simple", "channels": 16}]
 
 
+MARKED = (
+    "[default0]:{}",
+    "[rank0]:{}",
+    "[1,0]<stdout>:{}",
+    "0: {}",
+    "(Worker pid=3) {}",
+    "[2026-11-30 10:00:01] {}",
+    "\x1b[36m{}\x1b[0m",
+    "{}\r",
+)
+
+
+@pytest.mark.parametrize("marked", MARKED)
+def test_a_log_whose_lines_a_launcher_has_marked(captures: Path, tmp_path: Path, marked: str) -> None:
+    with gzip.open(captures / "h200" / "host" / "nccl_debug_info.log.gz", "rt") as file:
+        lines = file.read().splitlines()
+    (tmp_path / "plain.log").write_text("\n".join(lines))
+    (tmp_path / "marked.log").write_text("\n".join(marked.format(line) for line in lines))
+    plain, found = (ingest.read([tmp_path / name]).topology for name in ("plain.log", "marked.log"))
+    assert plain is not None
+    assert found is not None
+    assert found.graph == plain.graph
+    assert _edges(found) == _edges(plain)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from([OLD, NEW]), st.data())
 def test_spoilt_logs_give_a_graph_or_one_line(text: str, data: st.DataObject) -> None:
