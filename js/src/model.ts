@@ -160,6 +160,16 @@ export class Model {
     return whole !== null && told !== null && told <= whole && whole - told <= RAREST_SAMPLE ? told : whole;
   }
 
+  /** Of steps in order the one in the midst that shows most: all ranks recorded its collectives, else its rows are here; null of none. */
+  clearest(steps: readonly number[]): number | null {
+    const middle = steps.length >> 1;
+    const order = steps.map((_, i) => i).sort((a, b) => Math.abs(a - middle) - Math.abs(b - middle));
+    const here = (i: number) => this.tables.steps.holds(steps[i]);
+    const told = (i: number) => this.matrix.ranks.every((rank) => this.matrix.evidenceOf(rank, steps[i]) >= RECORDED);
+    const found = order.find((i) => told(i) && here(i) && this.tables.collectives.holds(steps[i])) ?? order.find(here) ?? order[0];
+    return found === undefined ? null : steps[found];
+  }
+
   /** Brings waits and bandwidth of steps with new collectives up to date. */
   settle(): void {
     if (!this.dirty.size) return;

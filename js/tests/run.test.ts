@@ -53,6 +53,15 @@ describe("the straggler capture", () => {
     for (const rank of [0, 1, 3]) expect(run.matrix.get("exposed", rank, 15)).toBeGreaterThan(20);
   });
 
+  it("leads to the step in the midst whose rows are here", () => {
+    expect([run.clearest([12, 13, 14, 15]), run.clearest([1, 2, 15]), run.clearest([1, 2, 3]), run.clearest([])]).toEqual([
+      14,
+      15,
+      2,
+      null,
+    ]);
+  });
+
   it("shows rank 2 last, by the extra matmuls", () => {
     const worst = costliest(view)!;
     expect(worst.last).toBe(2);

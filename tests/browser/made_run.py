@@ -46,7 +46,7 @@ def _steps(rank: int, step: Any, seen: Any) -> dict[str, Any]:
     known = {
         name: [value if each else None for each in seen] for name, value in (("comm_ms", 18.0), ("compute_ms", 40.0), ("overlap_ms", 14.0))
     }
-    same = {name: [value] * len(step) for name, value in (("rank", rank), ("exposed_ms", 4.0), ("source", "host"))}
+    same = {name: [value] * len(step) for name, value in (("rank", rank), ("exposed_ms", 2.0 if rank == LATE else 6.0), ("source", "host"))}
     return known | same | {"step": step, "start_ns": start, "end_ns": start + STEP_NS}
 
 

@@ -45,6 +45,15 @@ def test_the_newest_step_that_all_ranks_recorded_is_shown_first(panels: Locator)
     expect(panels.locator("[data-panel=instead] h3")).to_have_text(f"What rank {LATE} did instead")
 
 
+def test_a_finding_leads_to_a_step_that_was_recorded(panels: Locator) -> None:
+    finding = panels.locator(".dts-finding", has_text=f"Rank {LATE} is late").first
+    finding.get_by_role("button").click()
+    title = panels.locator("[data-panel=timeline] h3")
+    expect(title).not_to_have_text("Step 384")
+    assert int(title.inner_text().removeprefix("Step ")) % 16 == 0
+    expect(panels.locator("[data-panel=collectives] tbody tr")).to_have_count(3)
+
+
 def test_a_step_that_was_not_recorded_says_so_and_leads_to_one_that_was(panels: Locator) -> None:
     choose(panels, 399)
     note = panels.locator(".dts-unrecorded")

@@ -47,11 +47,7 @@ export class FindingsPanel implements Panel {
   private show(f: Finding): void {
     const { model } = this.context;
     const newest = model.newestWhole ?? model.matrix.lastStep;
-    const all = f.steps.filter((s) => s <= newest);
-    // One whose rows are here where there is one; else the timeline asks for them.
-    const held = all.filter((s) => model.view(s) !== null);
-    const steps = held.length ? held : all;
-    const step = steps.length ? steps[steps.length >> 1] : null;
+    const step = model.clearest(f.steps.filter((s) => s <= newest));
     this.context.go({
       rank: f.ranks[0] ?? null,
       ...(step === null ? {} : { step, collective: null }),
