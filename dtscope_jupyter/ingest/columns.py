@@ -7,6 +7,7 @@ Times are int64 nanoseconds since the trace's base. -1 stands for an absent corr
 
 from __future__ import annotations
 
+import re
 from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -62,6 +63,7 @@ _KINDS = {
 }
 _DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "memcpy", "memset"))
 _COMM_CALLS = ("record_param_comms", "nccl:", "c10d::", "gloo:")
+_NUMBERED = re.compile(r"(?:stream )?(\d{1,18})", re.ASCII)
 _UNUSED = -1
 _ON_DEVICE = 16
 _NCCL, _WAITS, _COMM_CALL = 1, 2, 4
@@ -178,7 +180,7 @@ class Columns:
             name,
             start,
             start + duration,
-            _integers([event.tid for event in events]),
+            _places([event.tid for event in events]),
             _integers([event.args.correlation for event in events]),
             _sizes(events, kind),
         )
@@ -227,6 +229,14 @@ def _integers(values: list[Any]) -> Ints:
     except (ValueError, TypeError, OverflowError):
         whole = (int(v) if isinstance(v, int | float) and -_MOST <= v <= _MOST else ABSENT for v in values)
         return np.fromiter(whole, np.int64, len(values))
+
+
+def _places(values: list[int | str | None]) -> Ints:
+    """Threads and streams; until torch 1.10 they were texts, "123" and "stream 7"."""
+    try:
+        return np.array(values, np.int64)
+    except (ValueError, TypeError, OverflowError):
+        return _integers([int(match[1]) if isinstance(v, str) and (match := _NUMBERED.fullmatch(v)) else v for v in values])
 
 
 def _times(batch: Batch) -> tuple[Ints, Ints]:

@@ -53,7 +53,7 @@ class Calls:
         )
         self.all = sorted(found, key=lambda call: (call.start, -call.end))
         self._by_external: dict[int | None, Call] = {
-            call.args.external: call for call in self.all if call.args.collective and call.args.external is not None
+            call.args.external_id: call for call in self.all if call.args.collective and call.args.external_id is not None
         }
         self._by_thread: dict[int, list[Call]] = defaultdict(list)
         for call in self.all:
@@ -80,7 +80,7 @@ def of_kernels(device: Spans, args: dict[int, Args], launches: Ints, host: Spans
 
 def _of_kernel(device: Spans, row: int, args: Args | None, launch: int, host: Spans, calls: Calls, words: list[str]) -> dict[str, Any]:
     launched = int(host.start[launch]) if launch != ABSENT else None
-    about = calls.of_external(args.external) if args else []
+    about = calls.of_external(args.external_id) if args else []
     if not about and launched is not None:
         about = calls.around(int(host.where[launch]), launched)
     kernel = words[device.name[row]]

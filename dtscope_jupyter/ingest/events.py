@@ -37,6 +37,12 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     asynchronous: bool | None = msgspec.field(name="Is asynchronized op", default=None)
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
     types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
+    old_external: int | None = msgspec.field(name="external id", default=None)
+
+    @property
+    def external_id(self) -> int | None:
+        """Joins what a device ran with the host's call; until torch 1.10 kernels had it in small letters, and 0 for none."""
+        return self.external if self.external is not None else self.old_external or None
 
 
 class Event(msgspec.Struct, gc=False, tag_field="ph", tag="X"):

@@ -153,6 +153,20 @@ def test_a_collective_by_its_cpu_event_through_the_external_id(tmp_path: Path) -
     assert (row.operation, row.bytes, row.process_group, row.enqueue_ns) == ("all_gather", 4000, "3", BASE + 30_000)
 
 
+def test_a_trace_of_torch_1_8(tmp_path: Path) -> None:
+    """Threads and streams are texts, categories are capitalised, kernels have an external id in small letters."""
+    call = event("Operator", "record_param_comms", 30, 20, "123", External_id=5, **NCCL)
+    launched = event("Runtime", "cudaLaunchKernel", 40, 5, "123", correlation=9)
+    ran = event("Kernel", "ncclAllReduceRingLLKernel_sum_f32(ncclColl)", 100, 50, "stream 7", correlation=9, stream=7, external_id=5)
+    copied = event("Memcpy", "Memcpy HtoD (Pageable -> Device)", 160, 10, "stream 20", correlation=10, external_id=0)
+    unnamed = event("Operator", "aten::mm", 1, 2, "Trace")
+    spans = _table(found := _read(tmp_path, [call, launched, ran, copied, unnamed]), "spans").sort_values("start_ns")
+    assert spans["kind"].tolist() == ["cpu_op", "cpu_op", "launch", "comm", "memcpy"]
+    assert spans["thread"].fillna(-1).tolist() == [-1, 123, 123, -1, -1]
+    assert spans["stream"].fillna(-1).tolist() == [-1, -1, -1, 7, 20]
+    assert _first(found, "collectives", "operation", "process_group", "enqueue_ns", "stream") == ("all_reduce", "3", BASE + 30_000, 7)
+
+
 def test_a_collective_by_what_its_launch_was_in(tmp_path: Path) -> None:
     inside = event("user_annotation", "nccl:reduce", 30, 20, 4, Input_Dims=[[10, 3]], Input_type=["float"])
     other = event("user_annotation", "nccl:broadcast", 30, 20, 5, Input_Dims=[[9]], Input_type=["float"])
