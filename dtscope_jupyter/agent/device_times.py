@@ -58,14 +58,14 @@ class DeviceTimes:
     def __init__(self) -> None:
         """Touches no device."""
         self.clock = DeviceClock()
-        self.main = 0
+        self.main: int | None = None
         self._pool: deque[Any] = deque(maxlen=4096)
         self._open: deque[Operation] = deque(maxlen=_MOST)
         self._side: dict[int, Any] = {}
         self._blocks = waits_block()
 
     def backward_begins(self) -> None:
-        """The stream that computes is the one from which backwards are called."""
+        """The stream that computes is the one from which backwards are called; the default one is 0."""
         self.main = torch.cuda.current_stream().cuda_stream
 
     def begin(self, operation: Operation) -> None:
@@ -112,7 +112,7 @@ class DeviceTimes:
         marks.end = marks.end or after
 
     def _computes(self) -> bool:
-        return not self.main or torch.cuda.current_stream().cuda_stream == self.main
+        return self.main is None or torch.cuda.current_stream().cuda_stream == self.main
 
     def resolve(self) -> list[tuple[int, int, Operation]]:
         """Fills start and end of what the device has done; returns the intervals in which a stream waited."""
