@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.descriptors import Mark
 from dtscope_jupyter.launch import execute, freshen
+from dtscope_jupyter.launch.leftovers import kill_group
 from dtscope_jupyter.launch.messages import Ended, Run, Setup
 from dtscope_jupyter.launch.orphan import die_with
 
@@ -71,7 +72,7 @@ def _listen(kernel: Connection, mark: Mark, orders: queue.SimpleQueue[Setup | Ru
         try:
             orders.put(pickle.loads(kernel.recv_bytes()))  # noqa: S301 # the kernel forked us, nobody else holds the pipe
         except (EOFError, OSError):
-            os.killpg(0, signal.SIGKILL)
+            kill_group(os.getpgrp())
 
 
 def _out_of_reach(descriptor: int) -> int:

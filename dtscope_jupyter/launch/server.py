@@ -22,6 +22,8 @@ import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dtscope_jupyter.launch.leftovers import kill_group
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -152,8 +154,11 @@ class _Server:
         pid = request["pid"]
         if pid not in self._status:
             return False
-        with suppress(ProcessLookupError):
-            (os.killpg if request["group"] else os.kill)(pid, request["number"])
+        if request["group"]:
+            kill_group(pid)
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(pid, request["number"])
         return True
 
     def _reap(self) -> None:
@@ -163,8 +168,7 @@ class _Server:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is None:
                 return
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(ended.si_pid, signal.SIGKILL)  # what it left behind, e.g. data loader workers; a zombie keeps its number
+            kill_group(ended.si_pid)  # what it left behind, e.g. data loader workers; a zombie keeps its number
             _, status = os.waitpid(ended.si_pid, 0)
             self._tell(ended.si_pid, os.waitstatus_to_exitcode(status))
 
@@ -176,6 +180,5 @@ class _Server:
 
     def _end(self) -> NoReturn:
         for pid in self._status:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            kill_group(pid)
         os._exit(0)

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtscope_jupyter.launch import leftovers
 from dtscope_jupyter.launch.environment import rank_environment
 from dtscope_jupyter.launch.messages import Run, Setup, Stop
 
@@ -223,8 +224,10 @@ def read_exit(status: Connection) -> Exit:
 
 def kill_group(leader: int) -> None:
     """Kills what is left of a process group of our session; its leader may be gone, so that its number alone proves nothing."""
+    found = []
     for place in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             group, session = place.read_text().rpartition(")")[2].split()[2:4]
             if (int(group), int(session)) == (leader, os.getsid(0)):
-                os.kill(int(place.parent.name), signal.SIGKILL)
+                found.append(int(place.parent.name))
+    leftovers.kill(found)

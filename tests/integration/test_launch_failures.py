@@ -49,7 +49,6 @@ batches = iter(loader)
 next(batches)
 if os.fork() == 0:
     endure()
-time.sleep(600)
 """
 
 
@@ -199,6 +198,11 @@ class TestInterrupt:
         return job
 
 
+def _left(temporary: Path) -> list[str]:
+    """What lies in a folder for temporary files, but what torch keeps itself."""
+    return [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor_")]
+
+
 class TestKernelDeath:
     @pytest.mark.parametrize(
         "source",
@@ -206,8 +210,9 @@ class TestKernelDeath:
             "print('ready', flush=True)\nimport time\ntime.sleep(600)",
             GROUP + "print('ready', flush=True)\ndist.recv(torch.ones(1))",
             "import os, torch\nif os.fork() == 0:\n    import time\n    time.sleep(600)\nprint('ready', flush=True)\nos.wait()",
+            "import os, time, torch\n" + CHILDREN + "print('ready', flush=True)\ntime.sleep(600)",
         ],
-        ids=["sleeping", "in a collective", "with a child"],
+        ids=["sleeping", "in a collective", "with a child", "with loader workers"],
     )
     def test_a_killed_kernel_leaves_no_process_and_no_file(self, tmp_path: Path, source: str) -> None:
         temporary, logs = tmp_path / "tmp", tmp_path / "logs"
@@ -222,8 +227,7 @@ class TestKernelDeath:
         kernel.wait()
         kernel.stdout.close()
         until(lambda: not any(map(alive, family)), "every process is gone")
-        left = [path.name for path in temporary.iterdir()]
-        assert [name for name in left if not name.startswith("torchinductor_")] == []  # torch keeps that one itself
+        assert _left(temporary) == []
 
     def test_a_kernel_that_is_killed_at_once_leaves_no_warm_process(self, tmp_path: Path) -> None:
         """Which would else find itself without a parent when it first looks, and import torch to its end: here that has none."""
@@ -246,7 +250,7 @@ class TestKernelDeath:
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
     def test_ranks_end_with_the_warm_process_and_so_do_their_children(self, ranks: Ranks, number: signal.Signals) -> None:
-        job = TestInterrupt()._sleeping(ranks, CHILDREN)
+        job = TestInterrupt()._sleeping(ranks, CHILDREN + "time.sleep(600)")
         until(lambda: all(ranks.log(job, rank).count("started") == 2 for rank in range(2)), "they have children")
         family = [child for pid in job.pids for child in (pid, *children(pid))]
         assert len(family) == 8
