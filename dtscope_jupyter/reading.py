@@ -96,7 +96,7 @@ class AttemptReader:
         return pa.concat_tables(parts).unify_dictionaries() if parts else encoded(schema.TABLES[name].empty())
 
     def _poll_files(self, rank: int) -> int:
-        new = [path for path in _finished_files(self.attempt.rank_path(rank)) if path not in self._files]
+        new = [path for path in finished_files(self.attempt.rank_path(rank)) if path not in self._files]
         if not new:
             return 0
         from dtscope_jupyter import ingest
@@ -155,7 +155,7 @@ def _last_word(log: Path) -> str:
     return f": {lines[-1].strip()[:300]}" if lines else ""
 
 
-def _finished_files(folder: Path) -> list[Path]:
+def finished_files(folder: Path) -> list[Path]:
     """Profiler windows, Flight Recorder dumps and stacks of a rank, oldest first."""
     try:
         entries = sorted(entry for entry in folder.iterdir() if _FILE.fullmatch(entry.name))

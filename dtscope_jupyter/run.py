@@ -277,7 +277,32 @@ def open(paths: PathsLike) -> Run:  # noqa: A001
         directory = _run_directory(found[0])
         if directory is not None:
             return Run.of_directory(directory)
+    _refuse_parts(found)
     return _imported(found)
+
+
+def _refuse_parts(paths: list[Path]) -> None:
+    """What a run directory holds is no trace: a directory among other paths, and a part of one, would be read as nothing."""
+    for path in paths:
+        if len(paths) > 1 and path.is_dir() and rundir.is_recorded(path):
+            message = f"{str(path)!r} is a run directory, which is opened alone; see two runs side by side with run.compare(other)"
+            raise DtscopeError(message)
+        run = _run_around(path.absolute())
+        if run is not None and rundir.is_recorded(run) and not _has_traces(path):
+            raise DtscopeError(f"{str(path)[:200]!r} is a part of the run directory {run.name!r}; open that")
+
+
+def _run_around(path: Path) -> Path | None:
+    """Where the run lies that `path` is the description, a table or a rank's folder of, by its name."""
+    if path.name == "run.json" or rundir.is_rank(path):
+        return path.parent
+    return path.parent.parent if path.suffix in {".arrows", ".index"} else None
+
+
+def _has_traces(path: Path) -> bool:
+    from dtscope_jupyter.reading import finished_files
+
+    return path.is_dir() and bool(finished_files(path))
 
 
 def _paths(paths: object) -> list[Path]:
@@ -298,9 +323,9 @@ def _exists(path: Path) -> bool:
 
 def _run_directory(path: Path) -> Path | None:
     """The folder itself where it is a run, else the newest run in it."""
-    if rundir.attempts(path):
+    if rundir.is_recorded(path):
         return path
-    runs = [entry for entry in path.iterdir() if entry.is_dir() and not entry.is_symlink() and rundir.is_run(entry)]
+    runs = [entry for entry in path.iterdir() if entry.is_dir() and not entry.is_symlink() and rundir.is_recorded(entry)]
     return max(runs, key=lambda run: (rundir.read_json(run / "run.json").get("created_ns") or 0, run.name), default=None)
 
 

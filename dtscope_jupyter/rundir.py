@@ -71,6 +71,19 @@ def is_run(path: Path) -> bool:
     return (path / "run.json").is_file() or any(_RANK.fullmatch(f.name) for f in _folders(path))
 
 
+def is_recorded(path: Path) -> bool:
+    """Whether `path` is a run directory with something of ours in it: others' traces may lie in folders that are named as ranks' are."""
+    if (path / "run.json").is_file() or any(_ATTEMPT.fullmatch(folder.name) and is_run(folder) for folder in _folders(path)):
+        return True
+    ranks = (folder for folder in _folders(path) if _RANK.fullmatch(folder.name))
+    return any((folder / "rank.json").is_file() or any(folder.glob("*.arrows")) for folder in ranks)
+
+
+def is_rank(path: Path) -> bool:
+    """Whether `path` is named as a rank's folder is."""
+    return _RANK.fullmatch(path.name) is not None
+
+
 def create_attempt(run: Path, meta: dict[str, Any]) -> Attempt:
     """Makes the run directory (0700), or a new attempt in one that holds a run, and writes run.json."""
     before = attempts(run)

@@ -171,6 +171,34 @@ def test_what_can_not_be_opened_is_one_line(tmp_path: Path, monkeypatch: pytest.
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("given", "message"), [
+    (["r", "r"], "'.*r' is a run directory, which is opened alone; see two runs side by side with run.compare"),
+    ("r/rank-0001", "'.*rank-0001' is a part of the run directory 'r'; open that"),
+    ("r/rank-0001/steps.arrows", "is a part of the run directory 'r'; open that"),
+    ("r/run.json", "is a part of the run directory 'r'; open that"),
+])
+def test_parts_of_a_run_directory_are_one_line(tmp_path: Path, given: str | list[str], message: str) -> None:
+    write_run(tmp_path / "r", two_ranks(1))
+    with pytest.raises(DtscopeError, match=message):
+        runs.open([tmp_path / one for one in given] if isinstance(given, list) else tmp_path / given)
+
+
+def test_a_window_in_a_rank_folder_can_be_opened_alone(captures: Path, tmp_path: Path) -> None:
+    write_run(tmp_path / "r", two_ranks(1))
+    shutil.copy(captures / "h200" / "ddp_healthy" / "rank1.json.gz", tmp_path / "r" / "rank-0001" / "trace-2.json.gz")
+    for path in (tmp_path / "r" / "rank-0001", tmp_path / "r" / "rank-0001" / "trace-2.json.gz"):
+        assert runs.open(path).ranks == [1]
+
+
+def test_traces_in_folders_named_as_ranks_are_no_run_directory(captures: Path, tmp_path: Path) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank-000{rank}").mkdir()
+        shutil.copy(captures / "h200" / "ddp_healthy" / f"rank{rank}.json.gz", tmp_path / f"rank-000{rank}" / "x.pt.trace.json.gz")
+    run = runs.open(tmp_path)
+    assert (run.attempt, run.ranks, len(run.tables["steps"])) == (None, [0, 1], 6)
+    assert runs.open(tmp_path / "rank-0001").ranks == [1]
+
+
 def test_whole_integers_stay_whole_in_frames(tmp_path: Path) -> None:
     write_run(tmp_path / "r", {"collectives": [collective(0, 1, 1, 2), collective(0, None, None, None)]}, world_size=1)
     frame = runs.open(tmp_path / "r").table("collectives")
