@@ -176,6 +176,7 @@ def _host_compute(tables: Tables, seen: _Seen, *, phases: bool) -> Events:
     steps = tables["steps"]
     rank, step, start, end = (ints(steps, name) for name in ("rank", "step", "start_ns", "end_ns"))
     source = source_codes(steps)
+    start, end = _as_the_device_ran(tables, rank, step, start, end)
     keep = seen.missing(rank, step) & (start != NONE) & (end != NONE) & _told(tables, rank, step)
     rank, step, start, end, source = (column[keep] for column in (rank, step, start, end, source))
     line = np.arange(len(rank), dtype=np.int64)
@@ -190,6 +191,26 @@ def _host_compute(tables: Tables, seen: _Seen, *, phases: bool) -> Events:
         names["phase"] = list(PHASES)
     row = axis.line(free[0])
     return Events(rank[row], step[row], free[0] - axis.shift[row], free[1] - axis.shift[row], source[row], keys, names)
+
+
+def _as_the_device_ran(tables: Tables, rank: Ints, step: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Start and end of the steps, on a device from the last wait of the step before to the last of its own: it runs after its host."""
+    devices = codes(tables["devices"], "device")
+    cuda = np.array([name.startswith("cuda") for name in devices[1]] + [False], dtype=bool)[devices[0]]
+    on_device = np.isin(rank, ints(tables["devices"], "rank")[cuda]) & (step != NONE) & (end != NONE)
+    waits = filtered(tables["host"], is_any(tables["host"], "kind", ["collective_wait"]))
+    if not on_device.any() or not len(waits):
+        return start, end
+    key = pair(ints(waits, "rank"), ints(waits, "step"))
+    order = np.lexsort((ints(waits, "end_ns"), key))
+    key, over = key[order], ints(waits, "end_ns")[order]
+
+    def last(pairs: Ints) -> Ints:
+        place = np.searchsorted(key, pairs, side="right") - 1
+        return np.where((place >= 0) & (key[place] == pairs), over[place], NONE)
+
+    begun, ended = (np.where(on_device, last(pair(rank, step - back)), NONE) for back in (1, 0))
+    return np.where(start == NONE, start, np.maximum(start, begun)), np.maximum(end, ended)
 
 
 def _told(tables: Tables, rank: Ints, step: Ints) -> Bools:

@@ -170,3 +170,16 @@ def test_bad_keys_are_one_line(by: Any, message: str) -> None:
 def test_a_bad_convention_is_one_line() -> None:
     with pytest.raises(DtscopeError, match="convention='htaa' is unknown; choose from None, 'hta', 'tensorboard'"):
         overlap(tables(), convention="htaa")
+
+
+@pytest.mark.parametrize(("device", "exposed"), [("cuda:0", 10.0), ("cpu", 40.0)])
+def test_a_device_computes_after_its_host_until_its_own_wait(device: str, exposed: float) -> None:
+    """The last bucket of step 0 ends 60 ms into the host's next step, which was not sampled; for 10 ms of that the device waits."""
+    steps = [step(0, 0, 0, 100, comm_ms=40.0, exposed_ms=10.0), step(0, 1, 100, 200, exposed_ms=10.0)]
+    calls = [collective(0, 0, 120, 160, step=0, bucket=0)]
+    sampled = [{"rank": 0, "time_ns": at(50), "device": device}]
+
+    frame = overlap(tables(steps=steps, collectives=calls, host=[wait(0, 0, 150, 160)], devices=sampled), ["rank", "step"])
+
+    assert frame["exposed_ms"].tolist()[0] == exposed
+    assert frame["compute_ms"].tolist()[0] == (150.0 if device == "cuda:0" else 100.0)
