@@ -8,7 +8,7 @@ import { fitted, type Pen } from "./pen";
 import { css, inkOn, ramp } from "./scales";
 
 export const HIGH = 20;
-export const TOP = 18;
+export const TOP = 22;
 const LEGEND = 26;
 
 export interface GradientState {
@@ -80,7 +80,12 @@ function drawHead(pen: Pen, g: Grid, s: GradientState, colors: Colors): void {
     const x = g.left + (r + 0.5) * g.cell - 1.5;
     const wide = pen.measure(`rank ${rank}`, { size: 11 });
     const at = Math.max(g.left + wide / 2 - 2, x);
-    pen.text(`rank ${rank}`, at, 8, { fill: chosen ? colors.ink : colors.quiet, align: "center", size: 11, weight: chosen ? 700 : 400 });
+    pen.text(`rank ${rank}`, at, TOP - 10, {
+      fill: chosen ? colors.ink : colors.quiet,
+      align: "center",
+      size: 11,
+      weight: chosen ? 700 : 400,
+    });
   });
 }
 
