@@ -54,6 +54,15 @@ export const deviceWords = lately(({ pool }, devices) => {
   return [...names].map(([name, keys]) => (keys.size > 1 ? `${keys.size} × ${name}` : name)).join(", ");
 }, "devices");
 
+/** Ranks that train on a GPU. */
+export const ranksOnDevices = lately(({ pool }, devices) => {
+  const ranks = new Set<number>();
+  devices.each(null, (c, i) => {
+    if (pool.text(c.device[i])?.startsWith("cuda")) ranks.add(c.rank[i]);
+  });
+  return ranks;
+}, "devices");
+
 /** What is known of the clocks: hosts seen, and the largest uncertainty in ms. */
 export function clocks({ tables }: Source): { hosts: number; uncertaintyMs: number } {
   const hosts = new Set<number>();

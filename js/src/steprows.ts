@@ -3,6 +3,7 @@
 // The rows of one step as facts: of each rank its times, what a profiler saw and what the host did.
 import { type Collective, match, readRow } from "./collectives";
 import type { Pool } from "./decode";
+import { ranksOnDevices } from "./facts";
 import type { RankFacts, Span, Times } from "./stepview";
 import type { Tables } from "./store";
 
@@ -27,6 +28,7 @@ export function collectivesOf(source: StepSource, steps: ReadonlySet<number>): M
 /** The facts of every rank that has a row of the step. */
 export function factsOf(source: StepSource, step: number): RankFacts[] {
   const { tables, pool } = source;
+  const onDevices = ranksOnDevices(source);
   const facts = new Map<number, Omit<RankFacts, "device"> & { device: Map<string, Times> }>();
   tables.steps.each(step, (c, i) => {
     const rank = c.rank[i];
@@ -38,6 +40,7 @@ export function factsOf(source: StepSource, step: number): RankFacts[] {
       cpu: c.thread_cpu_ms[i],
       exposedMs: c.exposed_ms[i],
       slowed: c.disturbed[i] === 1,
+      onDevice: onDevices.has(rank),
       device: new Map(),
       spans: once(() => spansOf(source, step, rank)),
       host: [],

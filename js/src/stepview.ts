@@ -26,6 +26,8 @@ export interface RankFacts {
   readonly exposedMs: number;
   /** A profiler window or another probe of ours slowed it. */
   readonly slowed: boolean;
+  /** It trains on a GPU: this runs after its host, and a call that blocks another of its streams stops no computation. */
+  readonly onDevice: boolean;
   /** What a profiler saw on the device, by kind: starts and ends. */
   readonly device: ReadonlyMap<string, Times>;
   /** The same with names, made when first asked for: there may be a million. */
@@ -59,7 +61,10 @@ export interface StepView {
 
 const HOST_SHOWN = new Set(["input", "gc", "copy", "checkpoint"]);
 
-/** Builds the view; on a CPU compute is the step less the time blocked in collectives and their waits. */
+/**
+ * Builds the view; without a profiler compute is the step less the time blocked in collectives and their waits, on a device up to
+ * the last of these.
+ */
 export function stepView(step: number, facts: RankFacts[], collectives: Collective[]): StepView {
   const lanes = facts.map((f) => lane(f, collectives)).sort((a, b) => a.rank - b.rank);
   const starts = lanes.map((l) => l.start).filter(Number.isFinite);
@@ -72,11 +77,13 @@ function lane(facts: RankFacts, collectives: Collective[]): Lane {
   const times = (kind: string) => facts.device.get(kind) ?? { starts: [], ends: [] };
   const comm = times("comm").starts.length ? union(times("comm").starts, times("comm").ends) : cover(own);
   const exact = times("compute").starts.length > 0;
-  const blocked = () => cover([...facts.host.filter((h) => h.kind === "collective_wait"), ...own.filter((m) => m.synchronous)]);
+  const waits = facts.host.filter((h) => h.kind === "collective_wait");
+  const blocked = () => cover(facts.onDevice ? waits : [...waits, ...own.filter((m) => m.synchronous)]);
+  const last = facts.onDevice ? Math.max(facts.end, ...waits.map((w) => w.end)) : facts.end;
   const compute = exact
     ? union(times("compute").starts, times("compute").ends)
     : told(facts, own.length)
-      ? difference(Float64Array.of(facts.start, facts.end), blocked())
+      ? difference(Float64Array.of(facts.start, last), blocked())
       : NONE;
   const kept = facts.host.filter((h) => HOST_SHOWN.has(h.kind));
   const other = union([...times("memcpy").starts, ...kept.map((h) => h.start)], [...times("memcpy").ends, ...kept.map((h) => h.end)]);
