@@ -22,6 +22,7 @@ COLLECTORS = ("steps", "collectives", "gradients", "host", "devices", "spans", "
 READABLE = "a run directory, Kineto traces, Flight Recorder dumps, or a folder of them"
 CAPTURES = ("profile", "stacks", "flight_recorder")
 
+_LONGEST_MS = 3.6e6
 _LEAST_DISK = 64 * 2**10
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
@@ -84,6 +85,31 @@ def seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no time limit: write seconds, e.g. 600")
     return value
+
+
+def milliseconds(text: str) -> float:
+    """A length of time, more than 0."""
+    try:
+        value = float(text.removesuffix("ms"))
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= _LONGEST_MS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of a fault: write milliseconds up to an hour, e.g. 20")
+    return value
+
+
+def number(text: str) -> int:
+    """A count, 1 or more."""
+    if not re.fullmatch(r"\s*\+?0*[1-9]\d{0,8}\s*", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is no count: write 1 or more")
+    return int(text)
+
+
+def step(text: str) -> int:
+    """A step's number, 0 or more."""
+    if not re.fullmatch(r"\s*\+?\d{1,18}\s*", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{text!r} is no step: write its number, 0 or more")
+    return int(text)
 
 
 def names(text: str) -> list[str]:
@@ -165,7 +191,7 @@ def _report(parser: Parser) -> None:
 def _show(parser: Parser) -> None:
     parser.add_argument("panel", choices=PANELS)
     parser.add_argument("--rank", type=int, help="at this rank")
-    parser.add_argument("--step", type=int, help="at this step")
+    parser.add_argument("--step", type=step, help="at this step")
 
 
 def _inject(parser: Parser) -> None:
@@ -173,9 +199,9 @@ def _inject(parser: Parser) -> None:
     add("fault", choices=(*FAULTS, "clear"), help="the fault, or clear to forget those given so far")
     add("--rank", type=ranks, metavar="R", help="rank or ranks that suffer it, e.g. 1 or 0,2-3 (default: 1)")
     add("--what", choices=("values", "operation", "shape"), help="kind of a desync (default: values)")
-    add("--ms", type=float, help="its size in milliseconds a step, where it has one")
-    add("--step", type=int, help="first step that suffers it")
-    add("--steps", type=int, help="how many steps suffer it (default: all that follow)")
+    add("--ms", type=milliseconds, help="its size in milliseconds a step, where it has one")
+    add("--step", type=step, help="first step that suffers it")
+    add("--steps", type=number, help="how many steps suffer it (default: all that follow)")
 
 
 def _probe(parser: Parser) -> None:
@@ -186,7 +212,7 @@ def _probe(parser: Parser) -> None:
 def _capture(parser: Parser) -> None:
     parser.add_argument("what", choices=CAPTURES)
     parser.add_argument("--ranks", type=ranks, metavar="R", help="e.g. 0,2-3 (default: all)")
-    parser.add_argument("--steps", type=int, help="steps in a profile (default: 2)")
+    parser.add_argument("--steps", type=number, help="steps in a profile (default: 2)")
 
 
 def _export(parser: Parser) -> None:

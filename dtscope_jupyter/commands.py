@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import arguments, asking, attaching, overviews, places, probe, stage
+from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.launch import Cell
 from dtscope_jupyter.session import Request
 
@@ -91,6 +92,8 @@ def _inject(options: Namespace, session: Session) -> None:
 
 
 def _export(options: Namespace, session: Session) -> None:
+    if options.path == "":
+        raise DtscopeError("the path is empty: name a file or folder, or leave it out")
     written = session.run.export(options.format, options.path)
     stage.write(f"{places.shown(written)}\n")
 
@@ -101,7 +104,8 @@ def _attach(options: Namespace, session: Session) -> None:
 
 def _detach(_: Namespace, session: Session) -> None:
     count = attaching.detach(session)
-    stage.write(f"dtscope: {count} live view{'s' if count != 1 else ''} ended; what they showed goes on\n")
+    ended = f"{count} live view{'s' if count != 1 else ''} ended; what they showed goes on"
+    stage.write(f"dtscope: {ended if count else 'no run is attached to, so there is no live view to end'}\n")
 
 
 def _capture(options: Namespace, session: Session) -> None:
@@ -109,6 +113,8 @@ def _capture(options: Namespace, session: Session) -> None:
 
 
 def _probe(options: Namespace, session: Session) -> Any:
+    if (options.n or 2) == 1:
+        raise DtscopeError("-n 1: a link has two ends: probe 2 ranks or more")
     rows = session.run_unobserved(Cell(probe.PROGRAM, "<probe links>"), "dtscope_links", options.n)
     return probe.Links(tuple(rows))
 

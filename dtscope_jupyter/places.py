@@ -65,7 +65,24 @@ def _named(directory: str) -> Path:
         raise DtscopeError(f"can't write the run directory {directory!r}: {reason}; choose another with --dir") from error
     if is_file:
         raise DtscopeError(f"--dir {str(run)!r} is a file: name a folder that is a run, is empty or is yet to be made")
+    if not rundir.is_run(run):
+        _refuse_shared(directory, run)
     return run
+
+
+def _refuse_shared(directory: str, run: Path) -> None:
+    """A run takes a folder for itself: its files would lie among others, and a folder of runs would be taken for one."""
+    if Path(working_directory()).is_relative_to(run.resolve()):
+        raise DtscopeError(f"--dir {directory!r} holds the notebook itself: name a folder for the run alone, e.g. runs/first")
+    if _holds_runs(run):
+        raise DtscopeError(f"--dir {directory!r} is a folder of runs: name one inside it, e.g. {str(Path(directory, 'first'))!r}")
+
+
+def _holds_runs(folder: Path) -> bool:
+    try:
+        return any(entry.is_dir() and rundir.is_run(entry) for entry in folder.iterdir())
+    except OSError:
+        return False  # it is yet to be made, or what is wrong with it is told when it is written to
 
 
 def _is_no_folder(path: Path) -> bool:

@@ -85,6 +85,14 @@ class TestBadInput:
             ("%%dtscope profile --name ...\nx = 1", ["'...'"]),
             ("%%dtscope profile --name ''\nx = 1", ["--name ''"]),
             ("%%dtscope profile --dir ''\nx = 1", ["--dir is empty"]),
+            ("%%dtscope profile --dir .\nx = 1", ["--dir '.'", "holds the notebook itself"]),
+            ("%%dtscope profile --dir /\nx = 1", ["--dir '/'", "holds the notebook itself"]),
+            ("%dtscope inject straggler --ms -5", ["'-5' is no length"]),
+            ("%dtscope inject straggler --ms nan", ["'nan' is no length"]),
+            ("%dtscope inject straggler --steps 0", ["'0' is no count"]),
+            ("%dtscope inject straggler --step -1", ["'-1' is no step"]),
+            ("%dtscope capture profile --steps 0", ["'0' is no count"]),
+            ("%dtscope probe links -n 1", ["-n 1", "two ends"]),
             ("%dtscope report", ["no current run"]),
             ("%dtscope report nothing", ["'nothing' does not exist"]),
             ("%%dtscope profile\nx = (\n", ["line 2 of the cell", "never closed"]),
@@ -175,11 +183,19 @@ class TestFaults:
         assert message == "inject hang --rank 2: the profile has 2 ranks, from 0: raise -n, or %dtscope inject clear"
         assert list(tmp_path.iterdir()) == []
         assert session.current().faults == [{"fault": "hang", "rank": 2}]
+        session.current().faults.clear()
 
 
 def test_the_report_is_shown_again_and_of_what_a_path_names(shell: InteractiveShell, captures: Path) -> None:
     assert str(shell.run_cell(f"%dtscope report {captures / 'h200' / 'ddp_one_bucket'}").result).startswith("ddp_one_bucket: 4 ranks")
     assert str(shell.run_cell("%dtscope report").result) == str(session.current().run.report())
+
+
+def test_a_folder_of_runs_is_not_made_a_run(shell: InteractiveShell) -> None:
+    rundir.create_attempt(Path("dtscope-runs/a"), {"world_size": 1, "created_ns": 1})
+    message = refusal(shell, "%%dtscope profile --dir dtscope-runs\nx = 1")
+    assert message == "--dir 'dtscope-runs' is a folder of runs: name one inside it, e.g. 'dtscope-runs/first'"
+    assert [path.name for path in Path("dtscope-runs").iterdir()] == ["a"]
 
 
 def test_no_runs_is_said(shell: InteractiveShell) -> None:
