@@ -197,7 +197,9 @@ export class Model {
 
   private sourceOf(step: number): { tables: Tables; pool: Pool; offset(rank: number): number } {
     const tables = this.extra.get(step);
-    return tables?.steps.total ? { tables, pool: this.pool, offset: (rank) => this.offset(rank) } : this;
+    if (!tables?.steps.total) return this;
+    // Which ranks train on devices is told by samples of any time.
+    return { tables: { ...tables, devices: this.tables.devices }, pool: this.pool, offset: (rank) => this.offset(rank) };
   }
 
   private spread(step: number, list: Collective[]): void {

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 // SPDX-License-Identifier: Apache-2.0
 import { describe, expect, it } from "vitest";
+import { blank } from "../src/decode";
 import { Fetching } from "../src/fetching";
 import { cellLine } from "../src/source";
+import { TABLES } from "../src/tables";
 import { message, model } from "./capture";
 
 describe("a step that the page lacks", () => {
@@ -61,6 +63,18 @@ describe("a step that the page lacks", () => {
     for (const rank of [0, 1, 2, 3])
       for (const metric of ["exposed", "wait", "step"] as const)
         expect(run.matrix.get(metric, rank, 15)).toBeCloseTo(whole.matrix.get(metric, rank, 15), 3);
+  });
+
+  it("knows what trains on a device from samples of other steps", () => {
+    const run = model();
+    const columns = Object.fromEntries(Object.entries(TABLES.devices).map(([name, kind]) => [name, blank(kind, 4)]));
+    columns.rank.set([0, 1, 2, 3]);
+    columns.device.fill(run.pool.code("cuda:0"));
+    run.tables.devices.append({ columns, lists: {}, length: 4 });
+    const { header, buffers } = message();
+    run.ingestStep({ header: { ...header, kind: "step", step: 15 }, buffers });
+    expect(run.fetched(15)?.devices.total).toBe(0);
+    expect(run.view(15)!.lanes.map((l) => l.onDevice)).toEqual([true, true, true, true]);
   });
 
   it("makes place for others", () => {
