@@ -45,6 +45,7 @@ class Agent:
         self.config = config
         self.progress = Progress()
         self.recorder = Recorder(config.folder, config.rank, config.disk)
+        self.recorder.on_failure = lambda drain, error: self.fail(getattr(getattr(drain, "__self__", None), "name", "recorder"), error)
         self.cost = Cost(self.recorder, config.budget)
         self.window: Window | None = None
         self.host: Host | None = None

@@ -59,6 +59,7 @@ class Recorder:
         self._breathed = 0
         self.thread_s = 0.0
         self.longest_s = _LONGEST_S
+        self.on_failure: Callable[[Callable[[bool], None], Exception], None] = self._note_failure
 
     def start(self) -> None:
         """Starts the writing thread, once."""
@@ -111,13 +112,25 @@ class Recorder:
             self._breathed = clock.now()
             with capture.between() as free:
                 for drain in tuple(self._sources) if free or final else ():
-                    drain(final)
+                    self._ask(drain, final=final)
                     self._breathe(final=final)
             self._count_losses()
             for table, rows in self._rows.items():
                 if rows:
                     self._write(table, [rows.popleft() for _ in range(len(rows))])
                     self._breathe(final=final)
+
+    def _ask(self, drain: Callable[[bool], None], *, final: bool) -> None:
+        """One that fails is asked no more, and keeps nobody else's rows back."""
+        try:
+            drain(final)
+        except Exception as error:  # noqa: BLE001 # the others go on, and so does training
+            self.remove_source(drain)
+            self.on_failure(drain, error)
+
+    def _note_failure(self, drain: Callable[[bool], None], error: Exception) -> None:
+        _log.error("dtscope: %s failed and is asked no more", drain, exc_info=error)
+        self.note("warning", "recorder", text=f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
         """Writes the rest and closes the files; idempotent."""

@@ -8,6 +8,9 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from dtscope_jupyter.agent.collector import Collector
+from dtscope_jupyter.agent.config import Config
+from dtscope_jupyter.agent.core import Agent
 from dtscope_jupyter.agent.cost import Cost
 from dtscope_jupyter.agent.counted import Backward, Counted
 from dtscope_jupyter.agent.host_wait import HostWait
@@ -81,6 +84,46 @@ def test_a_block_that_is_larger_than_what_is_left_is_not_written(tmp_path: Path)
     assert 0 < recorder.bytes_written < 100_000
     notes = [row for batch in BlockReader(tmp_path, "notes").batches() for row in batch.to_pylist()]
     assert [(note["kind"], note["name"], note["value"]) for note in notes] == [("thinned", "host", 20_000.0)]
+
+
+def test_a_source_that_fails_is_asked_no_more_and_the_others_go_on(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, 0, 10**6)
+    asked = []
+
+    def broken(_final: bool) -> None:  # noqa: FBT001
+        asked.append(1)
+        raise ZeroDivisionError("of a collector")
+
+    recorder.add_source(broken)
+    recorder.add_source(lambda _final: recorder.add("host", (0, "gc", 1, 2, None, "generation 2", None)))
+    for _ in range(3):
+        recorder.flush()
+    recorder.close()
+    assert len(asked) == 1
+    assert sum(batch.num_rows for batch in BlockReader(tmp_path, "host").batches()) == 4
+    notes = [row for batch in BlockReader(tmp_path, "notes").batches() for row in batch.to_pylist()]
+    assert [(note["kind"], note["text"]) for note in notes] == [("warning", "ZeroDivisionError: of a collector")]
+
+
+class _Odd(Collector):
+    name = "odd"
+
+    def drain(self, final: bool) -> None:  # noqa: FBT001
+        raise ZeroDivisionError(final)
+
+
+def test_a_collector_whose_rows_can_t_be_made_goes_off(tmp_path: Path) -> None:
+    folder = tmp_path / "rank-0000"
+    folder.mkdir()
+    agent = Agent(Config(folder=folder, rank=0, world_size=1, local_rank=0))
+    agent.collectors["odd"] = odd = _Odd(agent)
+    agent.drains.append(odd.drain)
+    agent.start()
+    agent.recorder.flush()
+    assert not odd.on
+    agent.finish()
+    notes = [row for batch in BlockReader(folder, "notes").batches() for row in batch.to_pylist()]
+    assert [(note["name"], note["text"]) for note in notes] == [("odd", "switched itself off: ZeroDivisionError: False")]
 
 
 def test_on_a_cpu_probes_run_in_steps_that_are_sampled(tmp_path: Path) -> None:
