@@ -188,6 +188,7 @@ export class StepMatrix {
     const grid = this.pyramids[name].levels[0];
     const seen: number[] = [];
     const jump = Math.max(1, Math.floor((grid.rows * grid.columns) / 20_000));
+    const looked = Math.ceil((grid.rows * grid.columns) / jump);
     for (let k = 0; k < grid.rows * grid.columns; k += jump) {
       const v = grid.data[Math.floor(k / grid.columns) * grid.capacity + (k % grid.columns)];
       if (!Number.isNaN(v)) seen.push(v);
@@ -195,7 +196,8 @@ export class StepMatrix {
     const sorted = Float64Array.from(seen).sort();
     const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
     // A few far outliers, such as the first step, must not pale the rest; of a short run the whole first step lies beyond.
-    const share = grid.columns >= 4 ? Math.min(0.97, 1 - 1 / grid.columns) : 0.97;
+    const known = Math.round((grid.columns * seen.length) / Math.max(1, looked));
+    const share = known >= 4 ? Math.min(0.97, 1 - 1 / known) : 0.97;
     const high = sorted[Math.max(0, Math.ceil(share * sorted.length - 1e-9) - 1)] ?? Number.NaN;
     return { median: at(0.5), high, largest: sorted.at(-1) ?? Number.NaN };
   }

@@ -82,6 +82,15 @@ describe("a matrix of steps", () => {
     expect([whole.stride, whole.columns, whole.get("exposed", 0, 39_999)]).toEqual([1, 40_000, 2]);
   });
 
+  it("has a range that the first step does not stretch, however few of the steps are known", () => {
+    const matrix = new StepMatrix(1 << 16);
+    for (let step = 0; step < 100; step++) {
+      for (const rank of [0, 1]) if (step % 16 === 0) matrix.set("exposed", rank, step, step ? 20 + rank : 4200);
+    }
+    matrix.set("step", 0, 99, 1);
+    expect(matrix.range("exposed")).toMatchObject({ high: 21, largest: 4200 });
+  });
+
   it("does not lose a cell as ranks and steps come in any order", () => {
     fc.assert(
       fc.property(cells, (list) => {

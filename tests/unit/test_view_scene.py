@@ -60,6 +60,13 @@ class TestMatrix:
         assert strong_end(values, 40.0) == 30.0
 
 
+def test_the_first_step_does_not_stretch_the_scale_however_few_steps_are_known() -> None:
+    values = np.full((2, 100), np.nan)
+    values[:, ::16] = 20.0
+    values[:, 0] = 4200.0
+    assert strong_end(values, 40.0) == 20.0
+
+
 class TestEstimates:
     """One step in four is timed; of the others only the exposed time is known."""
 

@@ -94,11 +94,11 @@ def _pool(values: Reals, down: int, across: int, empty: float) -> Reals:
 def strong_end(values: Reals, step_ms: float) -> float:
     """Where the ramp of costs ends: a high value of the cells, and at least a tenth of a step, rounded up.
 
-    The high value is the 97 % quantile; of fewer steps (the last axis) one step's share of the cells may lie beyond it, so that
-    a warm-up does not pale all other steps. The live map does the same.
+    The high value is the 97 % quantile; of fewer known steps (the last axis) one step's share of the cells may lie beyond it, so
+    that a warm-up does not pale all other steps. The live map does the same.
     """
     known = np.sort(values[np.isfinite(values)])
-    steps = values.shape[-1]
+    steps = round(values.shape[-1] * len(known) / max(values.size, 1))
     share = min(_HIGH, 1 - 1 / steps) if steps >= _SEVERAL else _HIGH
     high = float(known[max(math.ceil(share * len(known) - _ROUNDING) - 1, 0)]) if len(known) else 0.0
     return nice(max(high, _FLOOR * step_ms if step_ms > 0 else 0.0, _LEAST))
