@@ -68,9 +68,12 @@ export class InsteadCard {
     });
     const most = [...found.rows].sort((a, b) => b.more - a.more)[0];
     if (most.activity === STEP_BEFORE) return h("div", {}, this.before(view, most.more), ...lines);
+    const onDevice = view.lanes.some((l) => l.rank === found.rank && l.onDevice && !l.exact);
     const bare =
       most.activity === "nothing"
-        ? "Its host used no processor and launched no work: a sleep, a lock, or file access. %dtscope capture stacks shows where."
+        ? onDevice
+          ? "Its host used no processor: a sleep, a lock, file access, or a wait for its GPU. %dtscope capture profile shows which."
+          : "Its host used no processor and launched no work: a sleep, a lock, or file access. %dtscope capture stacks shows where."
         : "Nothing in its host and kernel tables stands out by name. %dtscope capture profile shows its kernels.";
     return h("div", {}, ...(lines.length ? lines : [h("p.dts-sub", {}, bare)]));
   }
