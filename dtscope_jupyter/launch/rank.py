@@ -34,6 +34,8 @@ _CUT_OFF = (
     "dtscope: the program closed file descriptors that are not its own, the pipe to the notebook among them: "
     "close only what you opened (os.closerange closes everything)"
 )
+_held: list[Connection] = []
+"""Never destroyed, as that would close what may be a descriptor of the program's by then; the process leaves by os._exit."""
 
 
 def main(descriptors: list[int], server: int) -> int:
@@ -44,6 +46,7 @@ def main(descriptors: list[int], server: int) -> int:
     os.setpgid(0, 0)
     (descriptor,) = descriptors
     kernel = Connection(_out_of_reach(descriptor))
+    _held.append(kernel)
     mark = Mark(kernel.fileno())
     orders: queue.SimpleQueue[Setup | Run | Stop] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(kernel, mark, orders), name="dtscope-kernel", daemon=True).start()
