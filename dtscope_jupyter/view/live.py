@@ -66,17 +66,26 @@ def show(run: Run, panel: str = "overlap", *, rank: int | None = None, step: int
     """One panel of a run, at a rank and step.
 
     Raises:
-        DtscopeError: No panel of that name, or no such rank.
+        DtscopeError: No panel of that name, no such rank, or a step of which nothing is recorded.
     """
     if panel not in PANELS:
         raise DtscopeError(f"no panel {panel!r}; choose one of {', '.join(PANELS)}")
     if rank is not None and rank not in run.ranks:
         raise DtscopeError(f"rank {rank} is not in this run; its ranks are {run.ranks}")
+    if step is not None:
+        _recorded(run, step)
     place = {name: value for name, value in (("rank", rank), ("step", step)) if value is not None}
     snapshot = offline.message(run, offline.SHOW_BYTES).pack()
     widget = Panels(world_size=run.world_size, live=False, snapshot=snapshot, panel=panel, place=place)
     live_step.Answers(widget, functools.partial(live_step.of_tables, run.tables))
     return LiveView(None, live=False, widget=widget)
+
+
+def _recorded(run: Run, step: int) -> None:
+    steps = {found for table in ("steps", "collectives") for found in run.tables[table].column("step").unique().to_pylist()} - {None}
+    if step not in steps:
+        known = f"its steps lie from {min(steps)} to {max(steps)}" if steps else "it has none"
+        raise DtscopeError(f"nothing of step {step} is recorded in this run; {known}")
 
 
 def save_html(run: Run, path: Path) -> Path:

@@ -336,6 +336,10 @@ class TestView:
         with pytest.raises(DtscopeError, match=re.escape(said)):
             show(Run(ddp(ranks=2, steps=2), world_size=2), panel, rank=rank)
 
+    def test_says_which_steps_there_are(self) -> None:
+        with pytest.raises(DtscopeError, match=re.escape("nothing of step 99 is recorded in this run; its steps lie from 0 to 1")):
+            show(Run(ddp(ranks=2, steps=2), world_size=2), "timeline", step=99)
+
 
 class TestOffline:
     def test_is_one_file_that_asks_for_nothing(self, tmp_path: Path) -> None:
