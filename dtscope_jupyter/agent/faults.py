@@ -23,6 +23,7 @@ import torch.distributed as dist
 
 from dtscope_jupyter.agent import readings
 from dtscope_jupyter.agent.clock import now
+from dtscope_jupyter.agent.progress import HELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,6 +47,7 @@ class Faults:
         self._agent = agent
         self._faults = [fault for fault in faults if fault.get("fault") in FAULTS]
         self._told: set[int] = set()
+        self._late: dict[int, int] = {}
         self._inside = False
 
     def _due(self, name: str, *, everywhere: bool = False) -> list[dict[str, Any]]:
@@ -73,8 +75,12 @@ class Faults:
             self._copy(fault)
 
     def before_backward(self) -> None:
-        """Before the backward begins."""
+        """Before the backward begins; of several in a step the first."""
+        step = self._agent.progress.step
         for fault in self._due("straggler"):
+            if step != HELD and self._late.get(id(fault)) == step:
+                continue
+            self._late[id(fault)] = step
             self._tell(fault)
             _compute(_ms(fault))
 

@@ -13,6 +13,7 @@ from dtscope_jupyter.agent.config import Config
 from dtscope_jupyter.agent.core import Agent
 from dtscope_jupyter.agent.cost import Cost
 from dtscope_jupyter.agent.counted import Backward, Counted
+from dtscope_jupyter.agent.faults import Faults
 from dtscope_jupyter.agent.host_wait import HostWait
 from dtscope_jupyter.agent.recorder import Recorder
 from dtscope_jupyter.agent.works import MOST, PATIENCE_NS, Works
@@ -124,6 +125,21 @@ def test_a_collector_whose_rows_can_t_be_made_goes_off(tmp_path: Path) -> None:
     agent.finish()
     notes = [row for batch in BlockReader(folder, "notes").batches() for row in batch.to_pylist()]
     assert [(note["name"], note["text"]) for note in notes] == [("odd", "switched itself off: ZeroDivisionError: False")]
+
+
+def test_a_rehearsed_straggler_is_late_once_a_step(tmp_path: Path) -> None:
+    folder = tmp_path / "rank-0001"
+    folder.mkdir()
+    agent = Agent(Config(folder=folder, rank=1, world_size=2, local_rank=1))
+    faults = Faults(agent, [{"fault": "straggler", "ms": 20, "step": 0}])
+    took = []
+    for step in (0, 0, 0, 1):
+        agent.progress.step = step
+        begin = time.perf_counter()
+        faults.before_backward()
+        took.append(time.perf_counter() - begin)
+    agent.finish()
+    assert [seconds >= 0.02 for seconds in took] == [True, False, False, True]
 
 
 def test_on_a_cpu_probes_run_in_steps_that_are_sampled(tmp_path: Path) -> None:

@@ -69,7 +69,11 @@ export class DevicesPanel implements Panel {
           h("td", {}, number(s.use)),
           h("td", {}, spark(s.trend)),
           ...[bytes(s.memory), number(s.clock), number(s.power), number(s.heat), bytes(s.rx), bytes(s.tx)].map((t) => h("td", {}, t)),
-          h("td.dts-text", { class: s.throttle ? "dts-costs dts-text" : "dts-text" }, s.throttle.replaceAll("_", " ").replaceAll(",", ", ") || "–"),
+          h(
+            "td.dts-text",
+            { class: s.throttle ? "dts-costs dts-text" : "dts-text" },
+            s.throttle.replaceAll("_", " ").replaceAll(",", ", ") || "–",
+          ),
         ),
       ),
     );
