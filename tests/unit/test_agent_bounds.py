@@ -131,7 +131,7 @@ def test_a_rehearsed_straggler_is_late_once_a_step(tmp_path: Path) -> None:
     folder = tmp_path / "rank-0001"
     folder.mkdir()
     agent = Agent(Config(folder=folder, rank=1, world_size=2, local_rank=1))
-    faults = Faults(agent, [{"fault": "straggler", "ms": 20, "step": 0}])
+    faults = Faults(agent, [{"fault": "straggler", "ms": 300, "step": 0}])
     took = []
     for step in (0, 0, 0, 1):
         agent.progress.step = step
@@ -139,7 +139,7 @@ def test_a_rehearsed_straggler_is_late_once_a_step(tmp_path: Path) -> None:
         faults.before_backward()
         took.append(time.perf_counter() - begin)
     agent.finish()
-    assert [seconds >= 0.02 for seconds in took] == [True, False, False, True]
+    assert [seconds >= 0.3 for seconds in took] == [True, False, False, True]
 
 
 def test_on_a_cpu_probes_run_in_steps_that_are_sampled(tmp_path: Path) -> None:
