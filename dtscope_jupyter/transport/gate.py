@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("dtscope.collector")
 
 RANK, NOTEBOOK = "rank", "notebook"
+_NO_CURVE = "no CURVE handshake"
 _FAILURES = {
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "unknown key",
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "a handshake that is damaged or for another collector",
-    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "no CURVE handshake",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): _NO_CURVE,
     int(zmq.EVENT_ACCEPT_FAILED): "no descriptor left",
 }
+_MISMATCH = int(zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+"""Noticed by us first; else the stranger closes the connection, and no detail is known."""
 _EVENTS = sum(_FAILURES) | zmq.EVENT_DISCONNECTED
 _HANDSHAKE_MS = 5_000
 _HEARTBEAT_MS = 5_000
@@ -100,8 +103,11 @@ class Gate:
     def watch(self) -> None:
         """Counts the connections that failed, or that were closed by either side, since the last call."""
         while self.monitor.poll(0):
-            event = int(parse_monitor_message(self.monitor.recv_multipart())["event"])
-            if event in _FAILURES:
+            message = parse_monitor_message(self.monitor.recv_multipart())
+            event = int(message["event"])
+            if message["value"] == _MISMATCH and event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+                self.refuse(_NO_CURVE)
+            elif event in _FAILURES:
                 self.refuse(_FAILURES[event])
             else:
                 self.closed += 1
