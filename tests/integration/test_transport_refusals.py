@@ -92,7 +92,7 @@ def test_without_a_key_whoever_notices_it_first(collector: Collector, line: Line
     greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\x00") + bytes(32)
     with socket.create_connection(("127.0.0.1", int(collector.endpoint.rsplit(":", 1)[1]))) as stranger:
         stranger.sendall(greeting)
-        until(lambda: collector.gate.refused.total())
+        until(collector.gate.refused.total)
     assert dict(collector.gate.refused) == {"no CURVE handshake": 1}
     assert _works(line)
 
