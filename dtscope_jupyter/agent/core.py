@@ -163,10 +163,11 @@ class Agent:
         _log.warning("dtscope: collector %s switched itself off (training goes on): %s", name, reason)
         _log.debug("dtscope: collector %s failed here", name, exc_info=error)
         self.recorder.note("collector", name, text=f"switched itself off: {reason}")
-        if collector is not None:
-            with contextlib.suppress(Exception):
-                collector.stop()
-                collector.settle()
+        for leave in () if collector is None else (collector.stop, collector.settle):
+            try:
+                leave()
+            except Exception:  # noqa: BLE001 # it is in trouble already, and off
+                _log.debug("dtscope: collector %s could not be stopped in order", name, exc_info=True)
 
     def _switch(self, *, on: bool) -> None:
         """Hooks in, or out; `hooks_ms` tells how long that took."""

@@ -22,20 +22,24 @@ _FOLDER = "pymp-"
 
 def kill_group(group: int) -> None:
     """Kills a process group whose leader nobody has reaped yet, so that its number means no other; it may be our own."""
-    listening = _listening()
-    if listening:
-        _remove(_folders(_members(group), listening))
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+    try:
+        listening = _listening()
+        if listening:
+            _remove(_folders(members(group), listening))
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def kill(pids: Iterable[int]) -> None:
     """Kills processes of ours and removes the folders of their sockets."""
     pids = list(pids)
-    _remove(_folders(pids, _listening()))
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    try:
+        _remove(_folders(pids, _listening()))
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _remove(folders: set[Path]) -> None:
@@ -43,11 +47,13 @@ def _remove(folders: set[Path]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _members(group: int) -> list[int]:
+def members(group: int, session: int | None = None) -> list[int]:
+    """Pids of a process group; with `session` only where it is of that one."""
     found = []
     for place in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            if int(place.read_text().rpartition(")")[2].split()[2]) == group:
+        with suppress(OSError, IndexError):  # it has ended meanwhile
+            theirs = place.read_text().rpartition(")")[2].split()[2:4]
+            if int(theirs[0]) == group and session in (None, int(theirs[1])):
                 found.append(int(place.parent.name))
     return found
 

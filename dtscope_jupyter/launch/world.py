@@ -11,10 +11,8 @@ import signal
 import socket
 import time
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.launch import leftovers
@@ -224,10 +222,4 @@ def read_exit(status: Connection) -> Exit:
 
 def kill_group(leader: int) -> None:
     """Kills what is left of a process group of our session; its leader may be gone, so that its number alone proves nothing."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            group, session = place.read_text().rpartition(")")[2].split()[2:4]
-            if (int(group), int(session)) == (leader, os.getsid(0)):
-                found.append(int(place.parent.name))
-    leftovers.kill(found)
+    leftovers.kill(leftovers.members(leader, os.getsid(0)))
