@@ -15,6 +15,7 @@ import json
 import statistics
 import sys
 import tempfile
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,8 @@ CASES = {
 }
 
 
-def truth(spans: pd.DataFrame) -> tuple[float, float]:
-    """Comm without compute among the spans of one step, and of it that which the computing stream waits for, in ms."""
+def truth(spans: pd.DataFrame) -> tuple[float, float, float]:
+    """Comm without compute among the spans of one step, of it that which the computing stream waits for, and all comm, in ms."""
     comm, compute = spans[spans.kind == "comm"], spans[spans.kind == "compute"].sort_values("start_ns")
     flight, busy = (intervals.union(part.start_ns.to_numpy(), part.end_ns.to_numpy()) for part in (comm, compute))
     exposed = intervals.total(flight) - intervals.total(intervals.intersection(flight, busy))
@@ -55,7 +56,7 @@ def truth(spans: pd.DataFrame) -> tuple[float, float]:
     end = compute.start_ns.to_numpy()[1:]
     long = end - begin >= SHORT_NS
     waits = intervals.intersection(flight, intervals.union(begin[long], end[long]))
-    return exposed / 1e6, intervals.total(waits) / 1e6
+    return exposed / 1e6, intervals.total(waits) / 1e6, intervals.total(flight) / 1e6
 
 
 def steps_of(run: dts.Run, rank: int, trace: Path) -> list[dict[str, Any]]:
@@ -68,11 +69,10 @@ def steps_of(run: dts.Run, rank: int, trace: Path) -> list[dict[str, Any]]:
     for row in rows[rows.exposed_ms.notna()].itertuples():
         inside = spans[spans.launch_ns.between(row.start_ns, row.end_ns)]
         if (inside.kind == "comm").any():
-            kineto, waits = truth(inside)
-            step_ms = (row.end_ns - row.start_ns) / 1e6
-            found.append(
-                {"rank": rank, "step": int(row.step), "step_ms": step_ms, "ours_ms": row.exposed_ms, "kineto_ms": kineto, "waits_ms": waits}
-            )
+            (kineto, waits, comm), step_ms = truth(inside), (row.end_ns - row.start_ns) / 1e6
+            ours = {"ours_ms": row.exposed_ms, "ours_comm_ms": None if isnan(row.comm_ms) else row.comm_ms}
+            told = {"kineto_ms": kineto, "waits_ms": waits, "kineto_comm_ms": comm}
+            found.append({"rank": rank, "step": int(row.step), "step_ms": step_ms, **ours, **told})
     return found
 
 
@@ -104,14 +104,17 @@ def main() -> None:
     parser.add_argument("--world", type=int, default=4)
     parser.add_argument("--steps", type=int, default=45)
     parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--keep", type=Path, help="a folder in which runs and traces are left")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     cloudpickle.register_pickle_by_value(scenarios)
     results: list[dict[str, Any]] = []
-    for case in options.cases:
+    for number, case in enumerate(options.cases):
         try:
-            with tempfile.TemporaryDirectory() as folder:
-                results.append(measure(case, options.world, options.steps, Path(folder)))
+            with tempfile.TemporaryDirectory() as temporary:
+                folder = options.keep / str(number) if options.keep else Path(temporary)
+                folder.mkdir(parents=True, exist_ok=True)
+                results.append(measure(case, options.world, options.steps, folder))
         except Exception as error:  # noqa: BLE001 # one case's failure must not hide the others
             results.append({"case": case, "failure": f"{type(error).__name__}: {error}"})
         print({key: value for key, value in results[-1].items() if key != "rows"}, flush=True)

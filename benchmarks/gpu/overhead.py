@@ -36,6 +36,7 @@ CASES = {
     "fsdp2-470m": ("470m", "fsdp", 0.01),
     "ddp-135m": ("135m", "ddp", 0.02),
     "ddp-470m-device": ("470m-12", "ddp", 0.01),
+    "fsdp2-470m-device": ("470m-32", "fsdp", 0.01),
 }
 
 
@@ -74,11 +75,32 @@ def rank_main(pipe: Connection, rank: int, world: int, port: int, case: str, fol
         for _ in range(steps):
             loss = naive.step(mode, model, optimizer, draw())
         naive.synchronise()
-        pipe.send(((time.perf_counter() - begin) / steps, float(loss)))
+        taken = (time.perf_counter() - begin) / steps
+        pipe.send((taken, float(loss), device_bytes()))
         undo()
     if agent is not None:
         agent.finish()
     dist.destroy_process_group()
+
+
+def device_bytes() -> dict[str, int]:
+    """What this process has of its GPU: most bytes of tensors, and all that the driver counts; gives the allocator's cache back.
+
+    Three sets of ranks share each GPU; the first step of a block, which is not timed, fetches the memory again.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        return {}
+    import pynvml
+
+    tensors = torch.cuda.max_memory_allocated()
+    torch.cuda.empty_cache()
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}")
+    used = [row.usedGpuMemory for row in pynvml.nvmlDeviceGetComputeRunningProcesses(handle) if row.pid == os.getpid()]
+    beyond = int(used[0]) - torch.cuda.memory_reserved() if used and used[0] else -1
+    return {"tensors": tensors, "reserved": torch.cuda.memory_reserved(), "beyond_allocator": beyond}
 
 
 def free_port() -> int:
@@ -95,6 +117,7 @@ class Ranks:
         port = free_port()
         context = multiprocessing.get_context("forkserver")
         self.pipes, self.processes = [], []
+        self.memory: list[dict[str, int]] = []
         for rank in range(world):
             ours, theirs = context.Pipe()
             process = context.Process(target=rank_main, args=(theirs, rank, world, port, case, folder, collect))
@@ -106,7 +129,9 @@ class Ranks:
         """Milliseconds a step, of the slowest rank."""
         for pipe in self.pipes:
             pipe.send((steps, mode))
-        return 1e3 * max(float(pipe.recv()[0]) for pipe in self.pipes)
+        said = [pipe.recv() for pipe in self.pipes]
+        self.memory = [each[2] for each in said]
+        return 1e3 * max(float(each[0]) for each in said)
 
     def close(self) -> None:
         """Ends the ranks."""
@@ -144,10 +169,12 @@ def measure(case: str, world: int, rounds: int, steps: int, parts: list[str], mo
                 times[name].append(sets[name].block(steps))
             for mode in modes:
                 times.setdefault(mode, []).append(sets["bare"].block(max(steps // 3, 3), mode))
+        memory = {name: ranks.memory for name, ranks in sets.items()}
         for ranks in sets.values():
             ranks.close()
         reported = reported_cost(folder)
     result = {"case": case, "world_size": world, "rounds": rounds, "steps": steps, "ms": times, "reported_cost_ratio": reported}
+    result["memory"] = memory
     result["ratios"] = {
         name: ratio([t / b for t, b in zip(values, times["bare"], strict=True)])
         for name, values in times.items()
@@ -185,6 +212,7 @@ def main() -> None:
         for name, value in results[-1]["ratios"].items():
             spread = f"({value['q1']:.4f} to {value['q3']:.4f}), mean x{value['mean']:.4f} +- {value['error']:.4f}"
             print(f"  {name:24} x{value['median']:.4f}  {spread}", flush=True)
+        print(f"  device memory, bytes: {results[-1]['memory']}", flush=True)
         if options.out:
             options.out.write_text(json.dumps(results, indent=1))
 

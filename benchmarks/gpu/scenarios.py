@@ -29,6 +29,7 @@ class Scenario:
     """What is trained, what is wrong with it on rank `who` (modulo the world size), and what ought to be found, or nothing.
 
     `expected` is kind, cause and whether the finding names that rank; `also` is another finding that says the same.
+    What is wrong begins with step `begins`; the rank writes the Unix time at which it does into the file `told`.
     """
 
     fault: str = ""
@@ -41,6 +42,8 @@ class Scenario:
     also: tuple[str, str | None, bool] | None = None
     steps: int = 40
     collect: str = "steps,collectives,gradients,host,devices"
+    begins: int = 0
+    told: str = ""
 
 
 SPANS = "steps,collectives,gradients,host,devices,spans"
@@ -100,7 +103,9 @@ def train(scenario: Scenario, path: str, trace: str = "") -> None:  # noqa: C901
 
     def fault(number: int) -> Any:
         batch: Any = draw()
-        match scenario.fault if chosen else "":
+        if chosen and scenario.told and number == scenario.begins:
+            Path(scenario.told).write_text(str(time.time()))
+        match scenario.fault if chosen and number >= scenario.begins else "":
             case "host_stall":
                 time.sleep(0.06)
             case "item":
@@ -110,14 +115,14 @@ def train(scenario: Scenario, path: str, trace: str = "") -> None:  # noqa: C901
                 pageable.to(matrix.device)
             case "uneven_batch":
                 batch = tuple(part.repeat(2, 1) for part in batch)
-            case "stopped" if number == 15:
+            case "stopped" if number == (scenario.begins or 15):
                 os.kill(os.getpid(), signal.SIGSTOP)
-            case "killed" if number == 15:
+            case "killed" if number == (scenario.begins or 15):
                 os.kill(os.getpid(), signal.SIGKILL)
         return batch
 
     def extra() -> None:
-        if scenario.fault == "straggler" and chosen:
+        if scenario.fault == "straggler" and chosen and number >= scenario.begins:
             work = matrix
             for _ in range(20):
                 work = (work @ matrix) * 1e-3
@@ -132,16 +137,16 @@ def train(scenario: Scenario, path: str, trace: str = "") -> None:  # noqa: C901
             with model.no_sync():  # type: ignore[operator]
                 gpt.backward(step_model, draw())
         batch = fault(number)
-        if scenario.fault == "skipped" and number == 14:
+        if scenario.fault == "skipped" and number == (scenario.begins or 14):
             total = torch.ones(1, device=matrix.device)
             if not chosen:
                 dist.all_reduce(total)
             torch.cuda.synchronize()
-        if scenario.fault == "mismatched" and number == 14:
+        if scenario.fault == "mismatched" and number == (scenario.begins or 14):
             total = torch.ones(1000 + 24 * chosen, device=matrix.device)
             dist.all_reduce(total)
             torch.cuda.synchronize()
-        spoilt = scenario.fault == "nan" and chosen and number == 20
+        spoilt = scenario.fault == "nan" and chosen and number == (scenario.begins or 20)
         handle = model.module.norm.register_forward_hook(lambda _m, _a, out: out * float("nan")) if spoilt else None  # type: ignore[union-attr]
         gpt.backward(step_model, batch, extra)
         if handle is not None:
