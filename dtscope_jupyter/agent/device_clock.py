@@ -20,6 +20,7 @@ class DeviceClock:
     def __init__(self) -> None:
         """Without an event yet."""
         self.base: Any = None
+        self.retired: list[Any] = []
         self._base_ns = 0.0
         self._offset_ns = 0.0
         self._learned_at = 0
@@ -41,5 +42,6 @@ class DeviceClock:
         since = float(self.base.elapsed_time(event))
         device = self._base_ns + since * 1e6
         if since > _REBASE_MS:
+            self.retired.append(self.base)
             self.base, self._base_ns = event, device
         return device

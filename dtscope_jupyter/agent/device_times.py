@@ -59,7 +59,7 @@ class DeviceTimes:
         """Touches no device."""
         self.clock = DeviceClock()
         self.main: int | None = None
-        self._pool: deque[Any] = deque(maxlen=4096)
+        self._pool: deque[Any] = deque()
         self._open: deque[Operation] = deque(maxlen=_MOST)
         self._side: dict[int, Any] = {}
         self._blocks = waits_block()
@@ -153,5 +153,6 @@ class DeviceTimes:
         return event
 
     def give_back(self, events: list[Any]) -> None:
-        """Events that have been read."""
-        self._pool.extend(event for event in events if event is not self.clock.base)
+        """Events that have been read; none is freed here, for which the driver may let the writing thread wait (`readings`)."""
+        former, self.clock.retired = self.clock.retired, []
+        self._pool.extend(event for event in (*former, *events) if event is not self.clock.base)

@@ -4,25 +4,63 @@
 
 from __future__ import annotations
 
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
 import torch
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
 PIECE = 2**17
+Landing: TypeAlias = "tuple[torch.Tensor, Any]"
+
+
+class Landings:
+    """Pinned memory in which copies from a device land, each with the event that ends its copy: used again and again, never freed.
+
+    To free either takes the driver's lock, which a launch holds as long as the device's queue is full: in a hang for ever.
+    """
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._free: dict[Hashable, deque[Landing]] = {}
+
+    def take(self, key: Hashable, make: Callable[[], Landing]) -> Landing:
+        """One of the kind to which nothing is copied any more, else a new one."""
+        free = self._free.setdefault(key, deque())
+        if free:
+            landing = free.popleft()
+            if landing[1].query():
+                return landing
+            free.append(landing)
+        return make()
+
+    def give_back(self, key: Hashable, landing: Landing) -> None:
+        """Whoever took it reads it no more; its copy may still be under way."""
+        self._free[key].append(landing)
 
 
 class Reading:
     """A vector of scalars."""
 
-    __slots__ = ("_event", "_values")
+    __slots__ = ("_event", "_key", "_values")
+    landings: ClassVar[Landings] = Landings()
 
     def __init__(self, values: torch.Tensor) -> None:
         """From a device it starts for the host now, and nothing waits."""
         self._event: torch.cuda.Event | None = None
         self._values = values
         if values.is_cuda:
-            self._values = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            self._key = values.device, values.shape, values.dtype
+            self._values, self._event = self.landings.take(self._key, lambda: _landing(values))
             self._values.copy_(values, non_blocking=True)
-            self._event = torch.cuda.Event()
             self._event.record()
+
+    def __del__(self) -> None:
+        """Frees nothing of the device's."""
+        if self._event is not None:
+            self.landings.give_back(self._key, (self._values, self._event))
 
     def done(self) -> bool:
         """Whether `values` can be had without waiting."""
@@ -31,6 +69,10 @@ class Reading:
     def values(self) -> list[float]:
         """The scalars."""
         return [float(value) for value in self._values.tolist()]
+
+
+def _landing(values: torch.Tensor) -> Landing:
+    return torch.empty(values.shape, dtype=values.dtype, pin_memory=True), torch.cuda.Event()
 
 
 def held(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -31,3 +31,39 @@ def test_pieces_are_all_of_it_and_no_copy() -> None:
     pieces = readings.pieces(whole)
     assert sum(piece.numel() for piece in pieces) == sum(tensor.numel() for tensor in whole)
     assert {piece.untyped_storage().data_ptr() for piece in pieces} == {tensor.untyped_storage().data_ptr() for tensor in whole}
+
+
+class Copied:
+    """The event after a copy, as torch.cuda.Event where there is no device."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def query(self) -> bool:
+        return self.over
+
+
+def landing() -> tuple[torch.Tensor, Copied]:
+    return torch.empty(3), Copied()
+
+
+def test_memory_into_which_a_device_copies_is_used_again_once_the_copy_has_ended() -> None:
+    landings = readings.Landings()
+    first = landings.take("norms", landing)
+    landings.give_back("norms", first)
+    second = landings.take("norms", landing)
+    assert second[0] is not first[0], "a copy is under way into the first"
+    first[1].over = True
+    assert landings.take("norms", landing)[0] is first[0]
+    assert landings.take("counts", landing)[0] is not first[0]
+
+
+def test_a_reading_that_nobody_read_leaves_its_memory_and_event_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To free an event waits for the driver's lock, in a hang for ever: the writing thread must not."""
+    landings, reading = readings.Landings(), readings.Reading(torch.ones(3))
+    left = landings.take("norms", landing)
+    left[1].over = True
+    monkeypatch.setattr(readings.Reading, "landings", landings)
+    reading._key, reading._values, reading._event = "norms", *left  # type: ignore[assignment]
+    del reading
+    assert landings.take("norms", landing)[0] is left[0]
