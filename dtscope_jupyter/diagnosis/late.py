@@ -74,6 +74,18 @@ class Late:
             return None
         return float(np.nanmedian(arrival)) >= _CONFIRMS * float(np.nanmedian(self.cost[row, columns]))
 
+    def lengthened(self, row: int, columns: Ints) -> bool:
+        """Whether steps are longer since the rank is late than before, by half of what it costs.
+
+        On devices, where exposed time is measured in every step, that does for collectives that were not recorded.
+        """
+        duration, usable = middle(self.evidence.steps.duration, 0), np.flatnonzero(self.evidence.steps.usable)
+        before = duration[usable[usable < columns[0]]]
+        if len(before) < _FEW or not self.evidence.on_device:
+            return False
+        longer = float(np.nanmedian(duration[columns]) - np.nanmedian(before))
+        return longer >= _CONFIRMS * float(np.nanmedian(self.cost[row, columns]))
+
     @cached_property
     def _arrivals(self) -> Reals:
         """Sum of the lateness in the step: on one stream each collective shows only what was added since the last one."""

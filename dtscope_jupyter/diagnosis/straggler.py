@@ -47,6 +47,7 @@ class _Suspect:
     pattern: str
     doubtful: bool = False
     common: bool = False
+    lengthened: bool = False
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -106,13 +107,16 @@ def _candidates(late: Late, usable: Ints) -> list[int]:
 
 
 def _suspect(late: Late, row: int, usable: Ints, beat: tuple[int, Ints] | None) -> _Suspect | None:
-    """Who is late by the steps' own times (`beat`: its period and its steps), unless the collectives that were recorded say otherwise."""
+    """Who is late by the steps' own times (`beat`: its period and its steps), unless the collectives that were recorded say otherwise.
+
+    Where none of a lasting stretch was recorded, its large loss counts if all ranks' steps grew by it.
+    """
     suspect = _Suspect(row, beat[1], f"every {beat[0]} steps") if beat else _by_steps(late, row, usable)
     if suspect is None:
         return None
     confirmed = late.confirmed(row, suspect.columns)
     if confirmed is None and suspect.pattern == "each step":
-        return replace(suspect, doubtful=True)
+        return replace(suspect, doubtful=True, lengthened=not suspect.doubtful and late.lengthened(row, suspect.columns))
     return None if confirmed is False else suspect
 
 
@@ -234,12 +238,13 @@ def _grade(evidence: Evidence, suspect: _Suspect, reason: blame.Reason, cost: fl
     What a hypervisor takes from a CPU looks like a lapse of the rank's own: a small one without the host's word is information.
     """
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
-    seen, brief = evidence.activity.device, suspect.doubtful or (reason.words == "cpu_delay" and share < _MOST)
+    doubtful = suspect.doubtful and not suspect.lengthened
+    seen, brief = evidence.activity.device, doubtful or (reason.words == "cpu_delay" and share < _MOST)
     lapse = suspect.pattern in _IRREGULAR and not evidence.on_device and cost * share < _SHARE_UNKNOWN * typical
     if _inferred(reason) and (brief or lapse) and not seen:
         return Severity.INFO
     now = evidence.live and suspect.columns[-1] >= len(evidence.steps.ids) - 1
-    steady = suspect.pattern == "each step" and (seen or now or not suspect.doubtful)
+    steady = suspect.pattern == "each step" and (seen or now or not doubtful)
     return severity(cost if steady else cost * share, typical)
 
 

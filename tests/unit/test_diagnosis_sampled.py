@@ -50,6 +50,14 @@ def test_a_straggler_in_each_step_is_named_with_its_cost(cause: str, world_size:
     assert finding.severity is Severity.CRITICAL
 
 
+@pytest.mark.parametrize(("first", "grade"), [(40, Severity.CRITICAL), (3, Severity.INFO)])
+def test_a_large_loss_counts_before_a_step_is_sampled_if_all_steps_grew_by_it(first: int, grade: Severity) -> None:
+    """One step in 256 has its collectives; who was late from the beginning might only have another part in the same work."""
+    tables = simulate.run(2, 70, [Fault("straggler", "compute", (1,), 0.6, first=first)], sampled=256)
+    (finding,) = diagnose(tables, live=True).findings
+    assert (finding.kind, finding.cause, finding.ranks, finding.severity) == ("straggler", "compute", (1,), grade)
+
+
 @pytest.mark.parametrize("cause", ["compute", "input", "host_stall", "host_sync", "garbage_collection"])
 def test_a_stall_every_tenth_step_is_named_although_no_such_step_was_sampled(cause: str) -> None:
     (finding,) = findings(Fault("straggler", cause, (2,), 1.5, first=3, every=10))
