@@ -109,6 +109,11 @@ class Late:
         return net * self.evidence.steps.typical_ms / middle(self.evidence.steps.duration, 0) if self.evenly else net
 
     @cached_property
+    def known(self) -> Ints:
+        """Usable steps in which somebody's lateness is known: under FSDP2 on a device those that were sampled alone."""
+        return np.flatnonzero(self.evidence.steps.usable & np.isfinite(self.net).any(0))
+
+    @cached_property
     def noise(self) -> float:
         """Standard deviation of `net` from step to step, median over ranks; NaN of one step.
 

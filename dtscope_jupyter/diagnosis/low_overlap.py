@@ -55,11 +55,14 @@ class _Buckets:
 
 
 def find(evidence: Evidence, slow: list[Finding] | None = None) -> list[Finding]:
-    """At most one finding, over the steps in which no link is slow; one of several is enough whose collectives were recorded."""
+    """At most one finding, over the steps in which no link is slow; one of several is enough whose collectives were recorded.
+
+    But for a program's first step, in which DDP has buckets of the order of declaration and connections are made.
+    """
     charged = [step for each in slow or () for step in each.steps]
     recorded = np.isin(np.arange(len(evidence.steps.ids)), evidence.pairs.pair_step)
     known = evidence.steps.usable & np.isfinite(evidence.exposed_transfer) & ~np.isin(evidence.steps.ids, charged)
-    usable = np.flatnonzero(known & recorded)
+    usable = np.flatnonzero(known & recorded & (evidence.steps.ids > 0))
     if known.sum() < _FEWEST or not len(usable) or not evidence.pairs.count or not links.Transfers(evidence).whole.all():
         return []
     moved = evidence.step_sum(evidence.pairs.transfer_ms, evidence.pairs.pair_step)[usable]

@@ -52,7 +52,7 @@ def by_chance(hits: int, beats: int, rate: float, tries: float) -> bool:
 
 def _late_in(net: Reals, on: Bools, least: float, tries: int) -> list[tuple[int, int]]:
     """Rows that are late in the steps `on` and in no others, each with the place of the first such step."""
-    if on.sum() < FEWEST:
+    if min(on.sum(), (~on).sum()) < FEWEST:
         return []
     usual = np.median(net[:, ~on], axis=1)
     ahead = np.quantile(net[:, on], _MOSTLY, axis=1) - usual

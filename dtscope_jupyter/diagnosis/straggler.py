@@ -56,15 +56,15 @@ def find(evidence: Evidence) -> list[Finding]:
     if len(evidence.ranks) < 2 or len(usable) < _FEWEST_STEPS or not evidence.pairs.count:  # noqa: PLR2004 - nobody to wait
         return []
     late = Late(evidence)
-    found = _find(evidence, late, usable)
+    found = _find(evidence, late)
     if _uneven(evidence, usable):
-        found = _telling([*found, *_find(evidence, Late(evidence, evenly=True), usable)])
+        found = _telling([*found, *_find(evidence, Late(evidence, evenly=True))])
     blamed = {rank for each in found for rank in each.ranks}
     found += [_by_word(evidence, late, each) for each in told.find(evidence, late, usable, blamed)]
     if not np.isfinite(evidence.steps.column("thread_delay_ms")).any():
         return found
     blamed = {rank for each in found for rank in each.ranks}
-    starved = [each for each in _find(evidence, Late(evidence, starved=True), usable) if each.evidence["category"] in ("cpu_delay", "own")]
+    starved = [each for each in _find(evidence, Late(evidence, starved=True)) if each.evidence["category"] in ("cpu_delay", "own")]
     return [*found, *(each for each in starved if not blamed & set(each.ranks))]
 
 
@@ -87,8 +87,9 @@ def _by_word(evidence: Evidence, late: Late, word: told.Told) -> Finding:
     return _told(evidence, late, _Suspect(word.row, word.columns, "each step"), reason, word.cost_ms)
 
 
-def _find(evidence: Evidence, late: Late, usable: Ints) -> list[Finding]:
+def _find(evidence: Evidence, late: Late) -> list[Finding]:
     """A delay that shows most in the step after is the fault of the step before, if that has a reason."""
+    usable = late.known
     beats = periodic.find(late, usable)
     suspects = [suspect for row in _candidates(late, usable) if (suspect := _suspect(late, row, usable, beats.get(row)))]
     shares = _shares(late, suspects)
@@ -193,7 +194,7 @@ def _shares(late: Late, suspects: list[_Suspect]) -> list[float]:
 def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> Finding | None:
     reason = blame.reason(evidence, late, suspect.row, suspect.columns)
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
-    share = len(suspect.columns) / int(evidence.steps.usable.sum())
+    share = _share(late, suspect)
     if not _tenable(suspect, reason, cost / typical, share, seen=evidence.activity.device):
         return None
     if reason.cause in _IMBALANCE and _imbalance(evidence, late, suspect) < (_ALONE_SHARE if suspect.doubtful else _SHARE_IMBALANCE):
@@ -201,9 +202,15 @@ def _finding(evidence: Evidence, late: Late, suspect: _Suspect, cost: float) -> 
     return _told(evidence, late, suspect, reason, cost)
 
 
+def _share(late: Late, suspect: _Suspect) -> float:
+    """Of the steps of which something is known; what comes now and then is not taken to have come in the others."""
+    known = len(late.known) if suspect.pattern == "each step" else int(late.evidence.steps.usable.sum())
+    return len(suspect.columns) / known
+
+
 def _told(evidence: Evidence, late: Late, suspect: _Suspect, reason: blame.Reason, cost: float) -> Finding:
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
-    share = len(suspect.columns) / int(evidence.steps.usable.sum())
+    share = _share(late, suspect)
     grade = _grade(evidence, suspect, reason, cost, share)
     ranks = evidence.name(np.array([suspect.row]))
     steps = evidence.step_numbers(suspect.columns)
@@ -220,7 +227,7 @@ def _told(evidence: Evidence, late: Late, suspect: _Suspect, reason: blame.Reaso
         steps=steps,
         evidence=_evidence(late, suspect, reason, typical) | {"told_ms": told_ms},
         advice=blame.ADVICE[reason.words],
-        sentence=f"{name_ranks(ranks)} is late: {what} {_when(evidence, suspect, steps)}.",
+        sentence=f"{name_ranks(ranks)} is late: {what} {_when(late.known, suspect, steps)}.",
     )
 
 
@@ -256,10 +263,14 @@ def _inferred(reason: blame.Reason) -> bool:
 def _tenable(suspect: _Suspect, reason: blame.Reason, loss: float, share: float, *, seen: bool) -> bool:
     """Whether the reason carries an accusation: what the host tells itself always does, a difference in work if it is large and lasts.
 
+    So does a large loss by which all ranks' steps grew: a host that launches a little slower than its peers' makes none longer.
+
     `loss` is of a step, `share` of the steps; `seen` says that a profiler saw the device, which leaves less to be unknown.
     """
     steady = suspect.pattern == "each step" and not suspect.doubtful
     if reason.cause == "unknown":
+        if suspect.lengthened:
+            return loss >= _SHARE_UNSEEN
         least = _SHARE_UNKNOWN if seen else _SHARE_UNSEEN
         return steady and not reason.host_bound and loss >= least and (seen or share >= _NEARLY_ALL)
     if suspect.common and _inferred(reason):
@@ -283,7 +294,7 @@ def _imbalance(evidence: Evidence, late: Late, suspect: _Suspect) -> float:
     return min(share, surely((used - rest)[rows] / np.where(rest[rows] > 0, rest[rows], np.nan)))
 
 
-def _when(evidence: Evidence, suspect: _Suspect, steps: tuple[int, ...]) -> str:
+def _when(usable: Ints, suspect: _Suspect, steps: tuple[int, ...]) -> str:
     if suspect.pattern == "one step":
         return f"in step {steps[0]}"
     if suspect.pattern != "each step":
@@ -292,7 +303,6 @@ def _when(evidence: Evidence, suspect: _Suspect, steps: tuple[int, ...]) -> str:
             if suspect.pattern.startswith("some")
             else f"{suspect.pattern} since step {steps[0]}"
         )
-    usable = np.flatnonzero(evidence.steps.usable)
     until = "" if suspect.columns[-1] >= usable[-1] else f" to step {steps[-1]}"
     return f"in each step from step {steps[0]}{until}" if until else f"in each step since step {steps[0]}"
 

@@ -58,6 +58,48 @@ def test_a_large_loss_counts_before_a_step_is_sampled_if_all_steps_grew_by_it(fi
     assert (finding.kind, finding.cause, finding.ranks, finding.severity) == ("straggler", "compute", (1,), grade)
 
 
+def exposed_when_sampled(every: int, *faults: Fault, **program: Any) -> list[Finding]:
+    """As under FSDP2: exposed time too is known of sampled steps alone."""
+    tables = dict(simulate.run(2, 66, faults, sampled=every, **program))
+    steps = tables["steps"]
+    known = pa.compute.is_in(steps["step"], pa.array(range(0, 66, every)))
+    place = steps.schema.get_field_index("exposed_ms")
+    tables["steps"] = steps.set_column(
+        place, steps.schema.field(place), pa.compute.if_else(known, steps["exposed_ms"], pa.scalar(None, pa.float64()))
+    )
+    return diagnose(tables, live=True).findings
+
+
+@pytest.mark.parametrize("every", [4, 8])
+@pytest.mark.parametrize("cause", ["compute", "slow_device", "host_stall", "input"])
+def test_sampling_is_no_rhythm_where_only_sampled_steps_have_exposed_time(cause: str, every: int) -> None:
+    (finding,) = exposed_when_sampled(every, Fault("straggler", cause, (1,), 0.3))
+    assert (finding.kind, finding.cause, finding.ranks, finding.severity) == ("straggler", cause, (1,), Severity.CRITICAL)
+    assert finding.evidence["pattern"] == "each step"
+    assert "in each step since step" in finding.sentence
+
+
+@pytest.mark.parametrize("every", [4, 8])
+@pytest.mark.parametrize("share", [0.02, 0.05])
+@pytest.mark.parametrize("cause", ["compute", "slow_device"])
+def test_a_little_more_work_is_no_fault_where_only_sampled_steps_have_exposed_time(cause: str, share: float, every: int) -> None:
+    assert exposed_when_sampled(every, Fault("straggler", cause, (1,), share)) == []
+
+
+@pytest.mark.parametrize("every", [4, 8])
+def test_spikes_are_no_fault_where_only_sampled_steps_have_exposed_time(every: int) -> None:
+    found = exposed_when_sampled(every, spikes=0.1) + exposed_when_sampled(every, spikes=0.3)
+    assert [each for each in found if each.severity is not Severity.INFO] == []
+
+
+def test_the_first_step_alone_tells_nothing_of_buckets() -> None:
+    """In it DDP has those of the order of declaration; the next is not sampled yet."""
+    fault = Fault("low_overlap", "one_bucket")
+    assert findings(fault, steps=12, gradient_bytes=2**30) == []
+    (finding,) = findings(fault, steps=40, gradient_bytes=2**30)
+    assert (finding.kind, finding.cause) == ("low_overlap", "one_bucket")
+
+
 @pytest.mark.parametrize("cause", ["compute", "input", "host_stall", "host_sync", "garbage_collection"])
 def test_a_stall_every_tenth_step_is_named_although_no_such_step_was_sampled(cause: str) -> None:
     (finding,) = findings(Fault("straggler", cause, (2,), 1.5, first=3, every=10))
