@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.run import Run
     from dtscope_jupyter.rundir import Attempt
 
+_log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 _QUIET_S = 4.0
 _HEARTBEATS_S = 5.0
@@ -57,8 +59,15 @@ class Watch:
                 self._moved, self._patience = time.monotonic(), _QUIET_S
             elif quiet >= self._patience:
                 self._patience = quiet * 1.25
-                if self._consider():
+                if self._judged():
                     self._patience = float("inf")
+
+    def _judged(self) -> bool:
+        try:
+            return self._consider()
+        except Exception:  # noqa: BLE001 # one look at half a run that fails must not be the last
+            _log.exception("dtscope: can't tell whether ranks hang")
+            return False
 
     def _progressed(self) -> bool:
         sizes = {}
