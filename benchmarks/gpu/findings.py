@@ -3,7 +3,7 @@
 """From the moment a fault begins on real GPUs to the moment the live view has its finding.
 
 A thread tails the run directory as the panels do and diagnoses as they do (`view.live_analysis`). Faults are those of
-`scenarios.py`, from step `BEGINS` on; the rank itself writes when. Run: python benchmarks/gpu/live.py --out results.json
+`scenarios.py`, from step `BEGINS` on; the rank itself writes when. Run: python benchmarks/gpu/findings.py --out results.json
 """
 
 from __future__ import annotations
