@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ class Gradients(Collector):
         """Hooks come with the models."""
         super().__init__(agent)
         self.parameters = Parameters(agent.recorder)
+        self._steps = steps
         self._rows = GradientRows(agent, steps)
         self._cost = agent.cost
         self._part = Part()
@@ -58,6 +60,12 @@ class Gradients(Collector):
         self._alert = 0
         self._lessons = self._final = 0
         self._since = 0
+        self._flats: tuple[list[Callable[[], torch.Tensor | None]], ...] = ([], [])
+        steady = agent.progress.steady
+        steady.before_enter.append(self._may_repeat)
+        steady.on_leave.append(self._left)
+        steady.norm = self._steady_norm
+        steps.on_norm.append(self._look_at)
 
     def backward_begins(self) -> None:
         """On a device gradients are stamped in the steps that are looked at closely, as each hook takes the interpreter's lock."""
@@ -69,6 +77,48 @@ class Gradients(Collector):
         if self._alert or self._cost.sampled:
             return not self.on
         return self._final >= _FINAL_LESSONS or self._lessons > _LESSONS or not self.on
+
+    def _may_repeat(self) -> bool:
+        """Whether the next steps need no more than their flat norm; of what, is known from here on."""
+        if not self.on:
+            return True
+        if self._alert or self._sparse or not self.quiet():
+            return False
+        optimizer = self._steps.last_optimizer()
+        groups = () if optimizer is None else optimizer.param_groups
+        rest = [p for group in groups for p in group["params"] if not self.parameters.in_bucket(p)]
+        if not all(type(p.grad) is torch.Tensor and p.grad.layout is torch.strided for p in rest if p.grad is not None):
+            return False
+        self._flats = [weakref.ref(p) for p in self.parameters.bucketed()], [weakref.ref(p) for p in rest]
+        return True
+
+    def _left(self, _at: int) -> None:
+        self._since = self.agent.progress.last_end
+        self._keep(self.agent.progress.steady.squares)
+
+    def _steady_norm(self, part: int) -> list[torch.Tensor]:
+        """Squares of the flat norm of what DDP has synchronised (part 0), of the rest (1)."""
+        if not self._flats[part] or not self.on:
+            return []
+        start = time.thread_time_ns() if self._cost.measuring else 0
+        gradients = [p.grad for reference in self._flats[part] if (p := reference()) is not None and p.grad is not None]
+        try:
+            parts = readings.squares(gradients)
+        except Exception as error:  # noqa: BLE001
+            self.agent.fail(self.name, error)
+            return []
+        if start:
+            self._cost.spent("flat_norm", time.thread_time_ns() - start)
+        return parts
+
+    def _look_at(self, norm: float) -> None:
+        """What is not finite puts the next steps under a closer look."""
+        if not math.isfinite(norm):
+            self._be_alert()
+
+    def _be_alert(self) -> None:
+        self._alert = _ALERT_STEPS
+        self.agent.progress.steady.expire()
 
     def stop(self) -> None:
         """Takes the hooks off the parameters."""
@@ -107,7 +157,7 @@ class Gradients(Collector):
         if gradient.is_cuda:
             self._part.glances.append(readings.Reading(gradient[:_GLANCE].sum(dtype=torch.float32).reshape(1)))
         elif parameter is not None:
-            self._alert = _ALERT_STEPS
+            self._be_alert()
             self._measure(self._part.locals, [parameter], [gradient], count=True)
 
     def after_backward(self) -> None:
@@ -184,7 +234,12 @@ class Gradients(Collector):
     def _flat(self, tensors: list[torch.Tensor]) -> None:
         _, tensors = self._readable(tensors, tensors)
         if tensors:
-            self._part.flat.append(readings.Reading(readings.norms(readings.pieces(tensors))))
+            self._keep(readings.squares(tensors))
+
+    def _keep(self, squares: list[torch.Tensor]) -> None:
+        """Of the flat norm."""
+        if squares:
+            self._part.flat.append(readings.Reading(squares[0] if squares[0].dim() else torch.stack(squares)))
 
     def _measure(
         self, into: list[Norms], parameters: list[torch.Tensor], gradients: list[torch.Tensor] | None, *, count: bool, scale: float = 1.0
@@ -259,7 +314,7 @@ class Gradients(Collector):
         if self.agent.progress.holding and not final:
             return
         if self._rows.take(self._parts, final=final):
-            self._alert = _ALERT_STEPS
+            self._be_alert()
 
 
 def _spoilt(tensor: torch.Tensor) -> bool:

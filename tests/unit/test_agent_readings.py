@@ -14,7 +14,7 @@ from dtscope_jupyter.agent import readings
 
 def total(tensors: list[torch.Tensor]) -> float:
     """The flat norm, as it is written."""
-    return math.sqrt(sum(value**2 for value in readings.norms(readings.pieces(tensors)).tolist()))
+    return math.sqrt(sum(float(part.sum()) for part in readings.squares(tensors)))
 
 
 @pytest.mark.parametrize("elements", [1000, readings.PIECE, 6_500_000])
@@ -26,11 +26,22 @@ def test_one_buffer_and_its_parameters_have_one_norm(elements: int) -> None:
     assert total(parameters) == pytest.approx(exact, rel=2e-6)
 
 
-def test_pieces_are_all_of_it_and_no_copy() -> None:
-    whole = [torch.arange(3 * readings.PIECE + 1, dtype=torch.float32), torch.ones(4, 5)]
-    pieces = readings.pieces(whole)
-    assert sum(piece.numel() for piece in pieces) == sum(tensor.numel() for tensor in whole)
-    assert {piece.untyped_storage().data_ptr() for piece in pieces} == {tensor.untyped_storage().data_ptr() for tensor in whole}
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_the_norm_is_that_of_every_kind_of_gradient(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(3)
+    images = torch.randn(4, 3, 8, 8, generator=random).to(memory_format=torch.channels_last)
+    tensors = [one.to(dtype) for one in (torch.randn(3 * readings.PIECE + 1, generator=random), images, images[:, :, ::2], torch.ones(()))]
+    exact = math.sqrt(sum(float(one.double().square().sum()) for one in tensors))
+    assert total(tensors) == pytest.approx(exact, rel=4e-3 if dtype.itemsize == 2 else 2e-6)
+    assert total(tensors[:1]) == pytest.approx(float(tensors[0].double().norm()), rel=4e-3 if dtype.itemsize == 2 else 2e-6)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_shows_wherever_it_lies(value: float) -> None:
+    gradient = torch.ones(2 * readings.PIECE + 5)
+    gradient[-3] = value
+    assert not math.isfinite(total([torch.ones(7), gradient]))
+    assert readings.squares([]) == []
 
 
 class Copied:
