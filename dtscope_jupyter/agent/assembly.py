@@ -87,6 +87,7 @@ def _add_collectives(agent: Agent, steps: Steps, discovery: Discovery, faults: F
     steps.on_backward += [collectives.backward_begins, buckets.backward_begins]
     steps.on_close.append(collectives.step_closed)
     steps.gates.append(collectives.settled)
+    steps.expected = buckets.expected
     steps.untimed = collectives.counted.closed
     steps.after_backward.append(buckets.backward_ended)
     _add(agent, "collectives", collectives)

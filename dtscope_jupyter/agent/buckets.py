@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.collectives import Collectives
     from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.agent.operation import Operation
+    from dtscope_jupyter.agent.steady import Expected
 
 Future = torch.futures.Future[torch.Tensor]
 _NO_GROUP = (RuntimeError, TypeError, ValueError, AttributeError, KeyError)
@@ -96,6 +97,13 @@ class Buckets(Collector):
             seen = reference()
             if seen is not None:
                 seen.backward_begins(self)
+
+    def expected(self) -> list[Expected] | None:
+        """What each backward issues while nobody looks; None where somebody has to."""
+        if not self.quiet or _registry.hooked:
+            return None
+        seen = [group for reference in _registry.groups if (group := reference()) is not None]
+        return [group.expected for group in seen] if all(group.quiet for group in seen) else None
 
     def backward_ended(self) -> None:
         """Tells which buckets the backward has waited for."""
@@ -162,6 +170,11 @@ class _Registry:
         self._patches: Patches | None = None
         self._natively: Callable[..., None] = _c10d._register_comm_hook  # noqa: SLF001
         self._builtin_natively: Callable[..., None] = _c10d._register_builtin_comm_hook  # noqa: SLF001
+
+    @property
+    def hooked(self) -> bool:
+        """Whether a hook of ours sees the buckets of a model."""
+        return any(hook is not None for hook in self._hooks.values())
 
     def install(self) -> None:
         """Once a process: DDP keeps a hook for good, so that what takes in a user's has to stay as well."""

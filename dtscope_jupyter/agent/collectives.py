@@ -29,6 +29,7 @@ from dtscope_jupyter.agent.operation import Operation
 from dtscope_jupyter.agent.operations import METHODS, Method
 from dtscope_jupyter.agent.patches import Patches
 from dtscope_jupyter.agent.progress import HELD
+from dtscope_jupyter.agent.steady import BACKWARD
 from dtscope_jupyter.agent.stream_waits import StreamWaits
 from dtscope_jupyter.agent.waits import Waits
 from dtscope_jupyter.agent.works import Works, follow
@@ -70,12 +71,14 @@ class Collectives(Collector):
         self.counted = Counted()
         self._devices = DeviceTimes()
         self.final_wait = FinalWait(agent, self._devices)
-        self.host_wait = HostWait(agent.progress)
+        self.host_wait = HostWait(agent.progress, agent.recorder.may_write)
         self._streams = StreamWaits(self._devices, agent.progress)
         self._patches = Patches()
         self._pending: deque[Operation] = deque()
         self.waits = Waits(agent, overlap)
         self.works = Works()
+        self._progress.steady.host_wait = self.host_wait
+        self._progress.steady.on_leave.append(self._left)
 
     def start(self) -> None:
         """Installs the hooks."""
@@ -111,6 +114,14 @@ class Collectives(Collector):
         self.timed, self._measuring = cost.sampled, cost.measuring or cost.timing
         self._streams.on = self.timed and cost.on_device
         self.counting = self._faults is None and not (self.timed or self._progress.by_calls or self._progress.holding)
+
+    def _left(self, at: int) -> None:
+        """The step under way is seen as ever from here on."""
+        self._open_step = self._progress.step
+        if at >= BACKWARD:
+            self.counted.backwards += self._progress.steady.backwards()
+        if at > BACKWARD:
+            self.counted.over()
 
     def _has_waited(self, step: int) -> bool:
         """Whether the end of its DDP backward was seen."""
@@ -324,6 +335,7 @@ class Collectives(Collector):
         if self.agent.progress.holding and not final:
             return
         seen = now()
+        self.counted.backwards += self._progress.steady.stuck(seen if final else seen - _ANNOUNCE_NS // 2)
         if final:
             self.counted.break_off(self._open_step, waited=self._has_waited(self._open_step))
         self._drain_devices(seen, final=final)

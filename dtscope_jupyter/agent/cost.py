@@ -19,18 +19,20 @@ from collections import deque
 from dataclasses import dataclass
 from statistics import median, quantiles
 from time import thread_time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.agent.clock import now
 from dtscope_jupyter.agent.recorder import PATIENT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dtscope_jupyter.agent.recorder import Recorder
 
 ALWAYS_NS = 30_000
 """A probe this cheap runs with every step, whatever the step takes."""
+_NORM_NS, _NORM_SHARE = 100_000, 0.005
+"""On a CPU the flat norm comes with every step of which it takes no more, whatever the budget: the optimizer finds cached what it read."""
 _MOST_EVERY = 32
 """However dear a probe, one step in so many shows."""
 _MOST_ON_CPU = 16
@@ -38,11 +40,14 @@ _DEVICE_BYTES_PER_NS = 1500.0
 """What a probe's reading costs a device until an A/B says better: 1.5 TB/s."""
 _PLAN_EVERY = 16
 _MEASURE_EVERY = 8
+_TIMED = 2
 _NOTE_NS = 2 * 10**9
 _FIRST_AB, _AB_STEPS = 32, 32
 _SMOOTH = 0.2
 _SCALE = (1.0, 4.0)
 _FIRST_ON_DEVICE, _LEAST_ON_DEVICE, _MOST_ON_DEVICE = 16, 4, 256
+_RARER_AT_ONCE = 4
+"""So that the first plan, which still sees what starting up costs, makes no step in 256 of one in 16."""
 _EARLY = 3
 """Before so many times the first interval nothing is planned, so that short runs too have two sampled steps beyond the first."""
 _KEPT = 32
@@ -79,7 +84,8 @@ class Cost:
         self._recorder = recorder
         self._steps = 0
         self._fixed_now = self._probes_now = 0
-        self._fixed_ns = 0.0
+        self._fixed_ns = self._steady_ns = self._hooks_ns = 0.0
+        self._steady_steps = 0
         self._step_ns = 0.0
         self._last = 0
         self._noted = now()
@@ -95,6 +101,7 @@ class Cost:
         self._comparing = False
         self._times: tuple[list[int], list[int]] = ([], [])
         self._probed: list[int] = []
+        self._compared_now = 0
 
     def begin_on_device(self) -> None:
         """The program trains on a device: probes start rare, and what they cost is not known yet."""
@@ -147,6 +154,13 @@ class Cost:
         if began and self.measuring:
             self._fixed_now += max(thread_time_ns() - self._probes_now - began, 0)
 
+    def timed(self, hook: Callable[..., bool], *args: Any) -> bool:
+        """Calls a hook that always runs, in a step in which these are timed."""
+        began = self.began()
+        done = hook(*args)
+        self.hook(began)
+        return done
+
     def look_began(self) -> int:
         """As a hook of the steps that are looked at closely begins; 0 where it is not timed."""
         return thread_time_ns() - self._probes_now if self.timing else 0
@@ -167,9 +181,6 @@ class Cost:
         if self._last:
             self._learn(time - self._last)
         self._last = time
-        if self._probes_now:
-            for probe in self.probes.values():
-                probe.now_ns = 0
         self._fixed_now = self._probes_now = 0
         self._steps += 1
         if self._steps % _PLAN_EVERY == 0:
@@ -179,6 +190,36 @@ class Cost:
             self._noted = time
             self._recorder.note("observer", "cost_ratio", self.ratio, f"observing costs {self.ratio:.2%} of a step{self._parts()}")
         return began
+
+    @property
+    def plain(self) -> int:
+        """How many steps from this one on nobody has plans for; with the last of them they are made anew."""
+        if self.on_device or self.sampled or self.measuring or self._comparing:
+            return 0
+        every = min(_PLAN_EVERY, self._sample_every)
+        return every - self._steps % every
+
+    def passed(self, ends: list[int]) -> None:
+        """Steps that nobody had plans for ended at these times."""
+        for end in ends:
+            self._durations.append((False, end - self._last))
+            self._last = end
+        self._steps += len(ends)
+        self._steady_steps += len(ends)
+        self.measuring, self._fixed_now = False, 0
+
+    def passes(self, count: int) -> None:
+        """So many such steps have ended by now; one of them is timed."""
+        if self.measuring:
+            self._steady_ns = _smooth(self._steady_ns, self._fixed_now)
+            self._learn_probes()
+            self._fixed_now = self._probes_now = 0
+        self.measuring = count == _TIMED
+
+    def next(self, name: str) -> tuple[int, int]:
+        """In how many steps the probe runs, and every how many from then on."""
+        every = self.probes[name].every
+        return -self._steps % every, every
 
     @property
     def step_ns(self) -> float:
@@ -194,17 +235,22 @@ class Cost:
             self._step_ns = float(median(length for _, length in self._durations))
         if self.measuring:
             self._fixed_ns = _smooth(self._fixed_ns, self._fixed_now)
+        self._compared_now = 0
         if self._probes_now:
-            for probe in self.probes.values():
-                if probe.now_ns:
-                    probe.cost_ns = _smooth(probe.cost_ns, probe.now_ns)
+            self._learn_probes()
         if self._comparing:
             self._compare(duration)
+
+    def _learn_probes(self) -> None:
+        self._compared_now = sum(probe.now_ns for probe in self.probes.values() if probe.compared)
+        for probe in self.probes.values():
+            if probe.now_ns:
+                probe.cost_ns, probe.now_ns = _smooth(probe.cost_ns, probe.now_ns), 0
 
     def _compare(self, duration: int) -> None:
         self._times[self._steps % 2].append(duration)
         if self._steps % 2 == 0:
-            self._probed.append(sum(probe.now_ns for probe in self.probes.values() if probe.compared))
+            self._probed.append(self._compared_now)
         if self._steps == self._next_ab + _AB_STEPS - 1:
             self._rescale()
             self._times, self._probed = ([], []), []
@@ -224,17 +270,25 @@ class Cost:
     def _plan(self) -> None:
         """Shares what the budget leaves among the probes."""
         self._written_ns = self._writer_ns()
-        room = max(self.budget * self._step_ns - self._fixed_ns - self._written_ns, 0.0)
+        self._hooks_ns = self._mean_hooks()
+        room = max(self.budget * self._step_ns - self._hooks_ns - self._written_ns, 0.0)
         total = self._plan_on_device(room) if self.on_device else self._plan_on_cpu(room)
         self.ratio = total / self._step_ns if self._step_ns else 0.0
+
+    def _mean_hooks(self) -> float:
+        """Of the steps since the last plan, some of which left no more than marks."""
+        marked, self._steady_steps = min(self._steady_steps / _PLAN_EVERY, 1.0), 0
+        return (1 - marked) * self._fixed_ns + marked * (self._steady_ns or self._fixed_ns)
 
     def _plan_on_cpu(self, room: float) -> float:
         """Probes but the flat norm run in steps that are sampled, and no more often."""
         costs = {name: probe.cost_ns * (self._scale if probe.compared else 1.0) for name, probe in self.probes.items()}
         self._sample_every = min(_every(costs["events"], room * self.probes["events"].weight), _MOST_ON_CPU)
-        total = self._fixed_ns + self._written_ns
+        total = self._hooks_ns + self._written_ns
         for name, probe in self.probes.items():
-            probe.every = max(_every(costs[name], room * probe.weight), 1 if name == "flat_norm" else self._sample_every)
+            probe.every = max(_every(costs[name], room * probe.weight), self._sample_every)
+            if name == "flat_norm":
+                probe.every = _every(costs[name], max(room * probe.weight, _NORM_SHARE * self._step_ns, _NORM_NS))
             total += costs[name] / (self._sample_every if name == "events" else probe.every)
         return total
 
@@ -245,9 +299,9 @@ class Cost:
         if self._steps >= _EARLY * _FIRST_ON_DEVICE:
             self._sample_ns = self._measured()
             wanted = _power(self._sample_ns, room * (1 - flat.weight))
-            least = max(_LEAST_ON_DEVICE, self._sample_every // 2)
-            self._sample_every = int(min(max(wanted, least), _MOST_ON_DEVICE))
-        return self._fixed_ns + self._written_ns + flat.cost_ns / flat.every + self._sample_ns / self._sample_every
+            least, most = max(_LEAST_ON_DEVICE, self._sample_every // 2), min(_RARER_AT_ONCE * self._sample_every, _MOST_ON_DEVICE)
+            self._sample_every = int(min(max(wanted, least), most))
+        return self._hooks_ns + self._written_ns + flat.cost_ns / flat.every + self._sample_ns / self._sample_every
 
     def _measured(self) -> float:
         """What a sampled step costs: by the clock, at least what was timed itself."""
@@ -258,12 +312,12 @@ class Cost:
         if not self.on_device:
             return self._parts_on_cpu()
         flat = self.probes["flat_norm"]
-        shares = (self._fixed_ns, self._written_ns, flat.cost_ns / flat.every, self._sample_ns / self._sample_every)
+        shares = (self._hooks_ns, self._written_ns, flat.cost_ns / flat.every, self._sample_ns / self._sample_every)
         hooks, writer, norm, samples = (share / max(self._step_ns, 1.0) for share in shares)
         return f": hooks {hooks:.2%}, writer {writer:.2%}, norm {norm:.2%}, a closer look at one step in {self._sample_every} {samples:.2%}"
 
     def _parts_on_cpu(self) -> str:
-        hooks, writer = (share / max(self._step_ns, 1.0) for share in (self._fixed_ns, self._written_ns))
+        hooks, writer = (share / max(self._step_ns, 1.0) for share in (self._hooks_ns, self._written_ns))
         rest = max(self.ratio - hooks - writer, 0.0)
         return f": hooks {hooks:.2%}, writer {writer:.2%}, norms and a closer look at one step in {self._sample_every} {rest:.2%}"
 

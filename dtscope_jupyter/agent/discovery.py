@@ -36,6 +36,7 @@ class Discovery:
     def again(self) -> None:
         """Something new has shown up: looks at the next backward."""
         self._due = True
+        self._agent.progress.steady.expire()
 
     def named(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """The user's word."""

@@ -8,10 +8,8 @@ A write through `.data` is not counted by autograd and is not seen.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 _MOST = 8
 
@@ -23,6 +21,7 @@ class Evidence:
         """Nothing is watched yet."""
         self._watched: list[weakref.ref[torch.Tensor]] = []
         self._last: list[tuple[weakref.ref[torch.Tensor], int, int]] = []
+        self._forgotten = False
 
     def watch(self, parameters: list[torch.Tensor]) -> None:
         """Looks at the first and the last of these as well."""
@@ -30,9 +29,13 @@ class Evidence:
             self._watched.append(weakref.ref(parameter))
         del self._watched[:-_MOST]
 
+    def forget(self) -> None:
+        """A backward has ended of which nothing was kept: only a gradient that is gone, or zero, tells of a reset."""
+        self._forgotten, self._last = True, []
+
     def remember(self) -> None:
         """The backward has ended: keeps what it left."""
-        self._last = []
+        self._forgotten, self._last = False, []
         for reference in self._watched:
             parameter = reference()
             gradient = None if parameter is None else parameter.grad
@@ -41,6 +44,13 @@ class Evidence:
 
     def since_last(self) -> tuple[bool, bool]:
         """(every gradient reset, any parameter updated) since `remember`."""
+        if self._forgotten:
+            gradients = [parameter.grad for reference in self._watched if (parameter := reference()) is not None]
+            return bool(gradients) and all(map(_is_reset, gradients)), False
         alive = [(p, v, g) for reference, v, g in self._last if (p := reference()) is not None]
         reset = bool(alive) and all(p.grad is None or p.grad._version != g for p, _, g in alive)  # noqa: SLF001
         return reset, any(p._version != v for p, v, _ in alive)  # noqa: SLF001
+
+
+def _is_reset(gradient: torch.Tensor | None) -> bool:
+    return gradient is None or (type(gradient) is torch.Tensor and gradient.layout is torch.strided and not bool(gradient.any()))

@@ -19,20 +19,18 @@ class Glimpse:
     """Values spread over the gradient of one parameter; of a type that C does not know, its first ones."""
 
     def __init__(self, parameter: torch.Tensor) -> None:
-        """Its gradients have its type and size."""
-        kind = _TYPES.get(parameter.dtype)
+        """Its gradients lie where it does and have its size, as autograd sees to."""
+        self._type = parameter.dtype
+        kind = _TYPES.get(parameter.dtype) if parameter.device.type == "cpu" else None
         self._array = None if kind is None else kind * parameter.numel()
-        self._bytes = parameter.nbytes
         self._every = max(parameter.numel() // _VALUES, 1)
 
     def finite(self, gradient: torch.Tensor) -> bool:
         """Whether what was looked at is finite; True where nothing can be looked at."""
-        if gradient.layout is not torch.strided:
-            return True
-        if self._array is not None and gradient.is_contiguous() and gradient.nbytes == self._bytes and not gradient.is_cuda:
+        if self._array is not None and gradient.dtype is self._type and not gradient.is_sparse and gradient.is_contiguous():
             values: Any = self._array.from_address(gradient.data_ptr())
             return math.isfinite(sum(values[:: self._every]))
-        if not torch.is_floating_point(gradient):
+        if gradient.layout is not torch.strided or not torch.is_floating_point(gradient):
             return True
         with torch.no_grad():
             return math.isfinite(float(gradient.reshape(-1)[:_FIRST].sum(dtype=torch.float32)))

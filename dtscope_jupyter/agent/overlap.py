@@ -59,9 +59,15 @@ class Overlap:
         comm, blocked, waits = (_within(spans, start, end) for spans in (self.comm, self.blocked, self.input))
         for pairs, issued in zip((comm, blocked), self._issued.pop(step, ((), ())), strict=True):
             pairs.extend(issued)
-        in_comm, in_blocked, exposed = lengths(comm, blocked)
+        in_comm, in_blocked, exposed = lengths(comm, blocked) if len(comm) > 1 or comm != blocked else _once(comm)
         compute = end - start - in_blocked
-        return compute / 1e6, in_comm / 1e6, (in_comm - exposed) / 1e6, exposed / 1e6, lengths(waits, [])[0] / 1e6
+        return compute / 1e6, in_comm / 1e6, (in_comm - exposed) / 1e6, exposed / 1e6, lengths(waits, [])[0] / 1e6 if waits else 0.0
+
+
+def _once(pairs: Pairs) -> tuple[int, int, int]:
+    """`lengths` of one interval, or none, that is in both: a step of which only the wait was seen."""
+    length = pairs[0][1] - pairs[0][0] if pairs else 0
+    return length, length, length
 
 
 def lengths(a: Pairs, b: Pairs) -> tuple[int, int, int]:

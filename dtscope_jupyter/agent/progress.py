@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from dtscope_jupyter.agent import joining
 from dtscope_jupyter.agent.run_queue import RunQueue
+from dtscope_jupyter.agent.steady import OFF, Marks, Steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,12 @@ class Segment:
     delay_ns: int | None = None
     optimizers: list[int] = field(default_factory=list)
 
+    @property
+    def regular(self) -> bool:
+        """Whether it was one backward, then one optimizer, and nothing else."""
+        alone = (self.micro_batches, self.collectives, len(self.optimizers), self.skipped) == (1, 0, 1, False)
+        return alone and 0 < self.backward_end <= self.optimizer_start
+
     def join(self, other: Segment) -> None:
         """Takes a later segment in."""
         self.end = other.end
@@ -78,7 +85,9 @@ class Progress:
         self.thread = threading.main_thread().ident
         self.before_close: list[Callable[[int], None]] = []
         self.on_join: list[Callable[[int], None]] = []
-        self.closed: deque[tuple[int, Segment]] = deque()
+        self.closed: deque[tuple[int, Segment | Marks]] = deque()
+        self.last: Segment | None = None
+        self.steady = Steady(self)
         self.optimizers_alive = 0
         self.joining: joining.Joining | None = None
         self._closing = 0
@@ -122,7 +131,28 @@ class Progress:
         if self.step == HELD:
             return 0
         before_all = self.step == self._first and not self.started
-        return self.step if self._fresh or before_all or self.joining is not None else self.step - 1
+        begun = self._fresh or self.steady.begun
+        return self.step if begun or before_all or self.joining is not None else self.step - 1
+
+    @property
+    def last_end(self) -> int:
+        """When the last step ended; 0 before that."""
+        return self._last_end
+
+    @property
+    def thread_cpu(self) -> tuple[int, int]:
+        """The training thread, and its CPU time as the last step ended."""
+        return self._cpu
+
+    def may_repeat(self, optimizer: object) -> bool:
+        """Whether the last step was a whole one of the only optimizer, and the next may be taken for one like it."""
+        last = self.last
+        known = self.joining is None and self.optimizers_alive == 1 and self._current is None and not self._parts
+        return known and last is not None and last.regular and last.optimizers == [self._closing] == [id(optimizer)]
+
+    def resume(self, end_ns: int, cpu: tuple[int, int], queue: bytes | None) -> None:
+        """Steps went by unseen, the last until `end_ns`."""
+        self._last_end, self._cpu, self.queue.before = end_ns, cpu, queue
 
     def place(self, time_ns: int) -> int:
         """The step of a time that was HELD."""
@@ -130,12 +160,16 @@ class Progress:
 
     def begin_anew(self, joins: joining.Joining | None = None) -> None:
         """Recording begins, or goes on after it was stopped; `joins` where the program may be in the midst of a step."""
+        self.steady.drop()
         self._resolve()
         self._current, self._parts, self.phase, self.joining = None, [], None, joins
         self._fresh = self._next = self._last_end = self._early = 0
 
     def active(self, time_ns: int) -> None:
         """The program began to work on something: a batch, a forward."""
+        if self.steady.at != OFF:
+            self.steady.active(time_ns)
+            return
         self._fresh = self._fresh or time_ns
         self._next = self._next or time_ns
         if self._current is None:
@@ -178,6 +212,7 @@ class Progress:
 
     def collective(self, operation: str, line: str | None, time_ns: int) -> None:
         """A collective is about to be issued by the program; `operation` begins with its name and tells its size."""
+        self.steady.leave()
         if operation.partition(" ")[0] in _SETUP:
             self.sets_up()
         else:
@@ -219,6 +254,7 @@ class Progress:
 
     def finish(self, time_ns: int) -> None:
         """Closes what is open, where it holds any work."""
+        self.steady.leave()
         current = self._current
         if current is not None and (current.backward_start or (current.collectives and not self._backwards)):
             for call in self.before_close:
@@ -321,4 +357,5 @@ class Progress:
             del self._boundaries[0]
             self._first += 1
         self.closed.append((self.step, whole))
+        self.last = whole
         self.step += 1

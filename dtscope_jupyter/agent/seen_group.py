@@ -19,6 +19,7 @@ from torch.distributed.distributed_c10d import Backend
 from dtscope_jupyter.agent.bucket import Bucket
 from dtscope_jupyter.agent.glimpse import Glimpse
 from dtscope_jupyter.agent.operations import METHODS
+from dtscope_jupyter.agent.steady import Expected
 from dtscope_jupyter.agent.uncompiled import uncompiled
 
 _allreduce = ProcessGroup.allreduce
@@ -48,12 +49,12 @@ class SeenGroup(ProcessGroup):
         self._next = 0
         self._scale = float(group.size())
         self._direct = type(group) is ProcessGroup
-        self._quiet = False
+        self.quiet = False
         self._anchor: Any = None
         self._on_host = all(parameter.device.type == "cpu" for parameter in layout.parameters)
         self._host_wait: Any = None
         self._glimpse: Any = None
-        self._expected: Any = None
+        self.expected: Any = None
         kinds = Backend.backend_type_map
         backends = {device: group._get_backend(device) for device in group._device_types}  # noqa: SLF001
         for device, backend in backends.items():
@@ -68,17 +69,17 @@ class SeenGroup(ProcessGroup):
 
     def backward_begins(self, owner: Buckets) -> None:
         """The next all-reduce is that of bucket 0; a quiet backward is seen at its end alone."""
-        if self._quiet and owner.quiet and self._on_host:
-            owner.collectives.expect_buckets(*self._expected)
+        if self.quiet and owner.quiet and self._on_host:
+            owner.collectives.expect_buckets(*self.expected)
             return
         self._next = 0
         self._layout.backward_begins(self.model())
-        self._quiet = owner.quiet and self._direct and self._anchored(owner)
-        self._put(placed=not self._quiet)
-        if self._quiet:
+        self.quiet = owner.quiet and self._direct and self._anchored(owner)
+        self._put(placed=not self.quiet)
+        if self.quiet:
             number = self._real._get_sequence_number_for_group  # noqa: SLF001
-            self._expected = owner.collectives.groups.of(self._real), number, self._layout.kinds
-            owner.collectives.expect_buckets(*self._expected)
+            self.expected = Expected(owner.collectives.groups.of(self._real), number, self._layout.kinds)
+            owner.collectives.expect_buckets(*self.expected)
 
     def _put(self, *, placed: bool) -> None:
         """Gives the reducer this group, or the real one."""
@@ -89,7 +90,7 @@ class SeenGroup(ProcessGroup):
 
     def release(self) -> None:
         """Nobody records: the reducer has the real group."""
-        self._quiet = False
+        self.quiet = False
         self._put(placed=False)
         if self._anchor is not None:
             self._anchor.remove()
@@ -105,7 +106,7 @@ class SeenGroup(ProcessGroup):
 
     def near_end(self, parameter: torch.Tensor) -> None:
         """The buckets from here on are seen on a device; on a CPU it is enough to know that they come, and to glance at a gradient."""
-        if not self._quiet:
+        if not self.quiet:
             return
         if not self._on_host:
             self._put(placed=True)
@@ -130,7 +131,7 @@ class SeenGroup(ProcessGroup):
         owner, buffer = self._owner(), tensors[0]
         if owner is None or not owner.on:
             return self._real.allreduce(tensors, opts)
-        if self._quiet:
+        if self.quiet:
             owner.glance(buffer)
             work = _allreduce(self._real, tensors, opts)
             owner.collectives.final_wait.bucket(work)

@@ -8,6 +8,7 @@ counted), skipped ones at GradScaler.step.
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,15 @@ from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.evidence import Evidence
 from dtscope_jupyter.agent.overlap import Overlap
 from dtscope_jupyter.agent.patches import Patches
+from dtscope_jupyter.agent.progress import Segment
+from dtscope_jupyter.agent.steady import BACKWARD, OFF, OPTIMIZER, Marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
     from dtscope_jupyter.agent.core import Agent
-    from dtscope_jupyter.agent.progress import Segment
+    from dtscope_jupyter.agent.steady import Expected
 
 
 _PATIENCE_NS = 10**9
@@ -42,7 +45,7 @@ class Steps(Collector):
     def __init__(self, agent: Agent) -> None:
         """Hooks come with `start`."""
         super().__init__(agent)
-        self._cost, self._progress = agent.cost, agent.progress
+        self._cost, self._progress, self._steady = agent.cost, agent.progress, agent.progress.steady
         self.overlap = Overlap()
         self.disturbed: set[int] = set()
         self.norms: dict[int, float] = {}
@@ -55,6 +58,7 @@ class Steps(Collector):
         self.gates: list[Callable[[int], bool]] = []
         self._evidence = Evidence()
         self._memory = memory.Memory()
+        self._usage: tuple[int | None, int | None, int | None] = (None, None, None)
         self._patches = Patches()
         self._handles: list[Any] = []
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
@@ -63,8 +67,11 @@ class Steps(Collector):
         self._nested = 0
         self._optimizer_start = 0
         self._ends = 0
-        self._last_optimizer: Callable[[], Any] = lambda: None
+        self.last_optimizer: Callable[[], torch.optim.Optimizer | None] = lambda: None
         self._waiting: list[tuple[int, Segment]] = []
+        self.expected: Callable[[], list[Expected] | None] = list
+        self.on_norm: list[Callable[[float], None]] = []
+        self._steady.on_leave.append(self._left)
 
     def start(self) -> None:
         """Installs the hooks."""
@@ -78,6 +85,7 @@ class Steps(Collector):
 
     def stop(self) -> None:
         """Takes the hooks off."""
+        self._steady.expire()
         self._patches.undo()
         for handle in self._handles:
             handle.remove()
@@ -86,6 +94,7 @@ class Steps(Collector):
     def knows(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer exists."""
         self._optimizers.add(optimizer)
+        self._steady.expire()
         self.agent.progress.optimizers_alive = len(self._optimizers)
 
     def sample(self, parameters: list[torch.Tensor]) -> None:
@@ -104,15 +113,48 @@ class Steps(Collector):
         def run(*args: Any, **kwargs: Any) -> Any:
             if self._depth or not self.on or kwargs.get("accumulate_grad") is False:
                 return original(*args, **kwargs)
-            self._begin()
+            if not self._marked(self._steady.backward_begins):
+                self._begin()
             self._depth = 1
             try:
                 return original(*args, **kwargs)
+            except BaseException:
+                self._steady.leave()
+                raise
             finally:
                 self._depth = 0
-                self._end()
+                if not self._marked(self._steady.backward_ends):
+                    self._end()
 
         return run
+
+    def _marked(self, mark: Callable[..., bool], *args: Any) -> bool:
+        """Whether a mark was enough, in steps like the ones before; one of them is timed."""
+        if self._steady.at == OFF:
+            return False
+        try:
+            return mark(*args) if not self._cost.measuring else self._cost.timed(mark, *args)
+        except Exception as error:  # noqa: BLE001
+            self._steady.drop()
+            self.agent.fail(self.name, error)
+            return False
+
+    def _left(self, at: int) -> None:
+        """What comes next is seen as ever."""
+        if at == OPTIMIZER:
+            self._nested, self._optimizer_start = 1, self._steady.optimizer_start
+        if at > BACKWARD:
+            self._evidence.forget()
+        self._cost.passed(self._steady.ends)
+
+    def _repeat(self, optimizer: torch.optim.Optimizer) -> None:
+        """The steps to come may need no more than marks."""
+        plain = self._cost.plain
+        if not plain or self._nested or not self._progress.may_repeat(optimizer):
+            return
+        expected = self.expected()
+        if expected is not None:
+            self._steady.enter(self.last_optimizer, plain, self._cost.next("flat_norm"), expected)
 
     def _begin(self) -> None:
         cost, progress = self._cost, self._progress
@@ -150,6 +192,9 @@ class Steps(Collector):
 
     def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         began = self._cost.began() if self._cost.measuring else 0
+        if self._marked(self._steady.optimizer_begins, optimizer):
+            self._outer = sys._getframe(1)  # noqa: SLF001
+            return
         try:
             if self._nested:
                 self._forget_stale()
@@ -157,7 +202,7 @@ class Steps(Collector):
             if self._nested > 1:
                 return
             self._outer = sys._getframe(1)  # noqa: SLF001
-            if self._last_optimizer() is not optimizer:
+            if self.last_optimizer() is not optimizer:
                 self._steps_now(optimizer)
             for call in self.before_optimizer:
                 call(optimizer)
@@ -169,12 +214,16 @@ class Steps(Collector):
             self._cost.hook(began)
 
     def _steps_now(self, optimizer: torch.optim.Optimizer) -> None:
-        self._last_optimizer = weakref.ref(optimizer)
+        self.last_optimizer = weakref.ref(optimizer)
         if optimizer not in self._optimizers:
             self.knows(optimizer)
         self._progress.optimizers_alive = len(self._optimizers)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        if self._marked(self._steady.optimizer_ends):
+            self._outer, self._ends = None, self._ends + 1
+            self._cost.passes(len(self._steady.ends))
+            return
         self._nested -= 1
         if self._nested > 0 or not self.on:
             return
@@ -185,6 +234,7 @@ class Steps(Collector):
         progress, cost = self._progress, self._cost
         began = cost.began() if cost.measuring else 0
         try:
+            self._steady.leave()
             self._ends += 1
             step = progress.step
             progress.optimizer_ends(id(optimizer), start, now(), skipped=skipped)
@@ -193,6 +243,7 @@ class Steps(Collector):
                     cost.hook(began)
                 began = 0
                 self._closed(step)
+                self._repeat(optimizer)
         except Exception as error:  # noqa: BLE001
             self.agent.fail(self.name, error)
         if began:
@@ -223,11 +274,27 @@ class Steps(Collector):
     def collect(self, _final: bool) -> None:  # noqa: FBT001
         """Notes which steps have closed, before the other collectors turn their events into rows."""
         closed = self.agent.progress.closed
-        self._waiting += [closed.popleft() for _ in range(len(closed))]
+        for _ in range(len(closed)):
+            step, seen = closed.popleft()
+            self._waiting.append((step, self._segment(step, seen) if isinstance(seen, Marks) else seen))
+
+    def _segment(self, step: int, marks: Marks) -> Segment:
+        """What the marks of a step mean."""
+        if marks.counted:
+            self.untimed[step] = marks.waited
+        if marks.squares:
+            self.norms[step] = math.sqrt(sum(value for squares in marks.squares for value in squares.reshape(-1).tolist()))
+            for call in self.on_norm:
+                call(self.norms[step])
+        backward, optimizer = (marks.backward_start, marks.backward_end), (marks.optimizer_start, marks.end)
+        return Segment(marks.start, marks.end, *backward, *optimizer, 1, cpu_ns=marks.cpu_ns, delay_ns=marks.delay_ns)
 
     def drain(self, final: bool) -> None:  # noqa: FBT001
         """Writes the steps of which all is known, or for which it is too late to wait."""
         later = []
+        if not self._waiting:
+            return
+        self._usage = self._memory.sample()
         for step, segment in self._waiting:
             late = final or now() - segment.end > _PATIENCE_NS
             if late or (self.overlap.settled(segment.end) and all(gate(step) for gate in self.gates)):
@@ -243,7 +310,7 @@ class Steps(Collector):
         self.disturbed.discard(step - 1)
 
     def _row(self, step: int, segment: Segment) -> tuple[Any, ...]:
-        host, allocated, reserved = self._memory.sample()
+        host, allocated, reserved = self._usage
         times = (segment.start, segment.end, segment.backward_start, segment.backward_end, segment.optimizer_start, segment.optimizer_end)
         return (
             step,

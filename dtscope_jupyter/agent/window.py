@@ -50,10 +50,16 @@ class Window(Collector):
         self._next_ns = 0
         self._cost_ns = 0
         self._writers: list[threading.Thread] = []
+        agent.progress.steady.before_enter.append(self._is_idle)
 
     def request(self, steps: int) -> None:
         """A window over the next `steps` whole steps."""
         self._wanted = steps
+        self.agent.progress.steady.expire()
+
+    def _is_idle(self) -> bool:
+        """Whether no boundary needs to be seen."""
+        return not (self.on and (self._sampled or self._wanted or self._writers)) and self._profiler is None
 
     def close(self) -> None:
         """Before the hooks come off: has an open window end with the step under way, as only the thread that began it can end it."""

@@ -33,7 +33,7 @@ class Program:
 
     def closed(self) -> list[tuple[int, Segment]]:
         self.progress.finish(self.tick())
-        return list(self.progress.closed)
+        return [(step, one) for step, one in self.progress.closed if isinstance(one, Segment)]
 
 
 def test_one_backward_one_step() -> None:

@@ -41,6 +41,19 @@ def test_on_a_device_all_probes_share_rare_steps(tmp_path: Path) -> None:
     assert closely[-3:] == [256, 512, 768]
 
 
+def test_a_start_that_leaves_no_room_makes_sampling_rarer_by_little(tmp_path: Path) -> None:
+    """The first plan sees what starting up costs; one in 256 would be one in 256 for long."""
+    cost = _cost(tmp_path, 0.0)
+    cost.begin_on_device()
+    sampled = []
+    for step in range(300):
+        if cost.sampled:
+            sampled.append(step)
+            cost.spent("events", 10**9)
+        cost.step_closed()
+    assert sampled == [0, 16, 32, 64, 256]
+
+
 def test_what_nobody_measured_yet_stays_rare(tmp_path: Path) -> None:
     cost = _cost(tmp_path, 0.01)
     cost.step_closed()
