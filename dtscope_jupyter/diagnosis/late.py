@@ -25,6 +25,8 @@ PAID = 1.25
 """Waiting kernels slow the compute beside them, so that the exposed wait shows only part of a delay (H200: 0.8)."""
 _CONFIRMS, _KNOWN = 0.5, 0.5
 _FEW = 6
+_EVEN = 0.05
+"""Median deviation, as a share, of how late a device with more to do is: 0.005 to 0.03 on H200; of a host that is slow for a while 0.1 to 1."""
 _TWO_ERRORS = 2 * 1.2533 * 1.4826
 _SIGMAS_OF_HALF, _SIGMAS_OF_FEW = 1.349, 1.7
 """Width of the shortest half of normal samples, and the range of three of them, in standard deviations."""
@@ -74,17 +76,24 @@ class Late:
             return None
         return float(np.nanmedian(arrival)) >= _CONFIRMS * float(np.nanmedian(self.cost[row, columns]))
 
-    def lengthened(self, row: int, columns: Ints) -> bool:
-        """Whether steps are longer since the rank is late than before, by half of what it costs.
+    def even(self, row: int, columns: Ints) -> bool | None:
+        """Whether the rank is late by the same time in each of these steps; None where they are too few to tell."""
+        cost = self.cost[row, columns]
+        cost = cost[np.isfinite(cost)]
+        usual = float(np.median(cost)) if len(cost) else 0.0
+        return float(np.median(np.abs(cost - usual))) <= _EVEN * usual if len(cost) >= _FEW else None
+
+    def began(self, row: int, columns: Ints) -> bool:
+        """Whether the rank is late by the same time in each of these steps, and before was not, by half of it.
 
         On devices, where exposed time is measured in every step, that does for collectives that were not recorded.
         """
-        duration, usable = middle(self.evidence.steps.duration, 0), np.flatnonzero(self.evidence.steps.usable)
-        before = duration[usable[usable < columns[0]]]
-        if len(before) < _FEW or not self.evidence.on_device:
+        usable = np.flatnonzero(self.evidence.steps.usable)
+        before = self.cost[row, usable[usable < columns[0]]]
+        before = before[np.isfinite(before)]
+        if len(before) < _FEW or not self.evidence.on_device or not self.even(row, columns):
             return False
-        longer = float(np.nanmedian(duration[columns]) - np.nanmedian(before))
-        return longer >= _CONFIRMS * float(np.nanmedian(self.cost[row, columns]))
+        return float(np.median(before)) < _CONFIRMS * float(np.nanmedian(self.cost[row, columns]))
 
     @cached_property
     def _arrivals(self) -> Reals:

@@ -47,7 +47,7 @@ class _Suspect:
     pattern: str
     doubtful: bool = False
     common: bool = False
-    lengthened: bool = False
+    began: bool = False
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -110,14 +110,14 @@ def _candidates(late: Late, usable: Ints) -> list[int]:
 def _suspect(late: Late, row: int, usable: Ints, beat: tuple[int, Ints] | None) -> _Suspect | None:
     """Who is late by the steps' own times (`beat`: its period and its steps), unless the collectives that were recorded say otherwise.
 
-    Where none of a lasting stretch was recorded, its large loss counts if all ranks' steps grew by it.
+    Where none of a lasting stretch was recorded, its large loss counts if it is the same in each step and was not there before.
     """
     suspect = _Suspect(row, beat[1], f"every {beat[0]} steps") if beat else _by_steps(late, row, usable)
     if suspect is None:
         return None
     confirmed = late.confirmed(row, suspect.columns)
     if confirmed is None and suspect.pattern == "each step":
-        return replace(suspect, doubtful=True, lengthened=not suspect.doubtful and late.lengthened(row, suspect.columns))
+        return replace(suspect, doubtful=True, began=not suspect.doubtful and late.began(row, suspect.columns))
     return None if confirmed is False else suspect
 
 
@@ -245,7 +245,7 @@ def _grade(evidence: Evidence, suspect: _Suspect, reason: blame.Reason, cost: fl
     What a hypervisor takes from a CPU looks like a lapse of the rank's own: a small one without the host's word is information.
     """
     typical = float(np.nanmedian(evidence.steps.duration[:, suspect.columns]))
-    doubtful = suspect.doubtful and not suspect.lengthened
+    doubtful = suspect.doubtful and not suspect.began
     seen, brief = evidence.activity.device, doubtful or (reason.words == "cpu_delay" and share < _MOST)
     lapse = suspect.pattern in _IRREGULAR and not evidence.on_device and cost * share < _SHARE_UNKNOWN * typical
     if _inferred(reason) and (brief or lapse) and not seen:
@@ -263,13 +263,13 @@ def _inferred(reason: blame.Reason) -> bool:
 def _tenable(suspect: _Suspect, reason: blame.Reason, loss: float, share: float, *, seen: bool) -> bool:
     """Whether the reason carries an accusation: what the host tells itself always does, a difference in work if it is large and lasts.
 
-    So does a large loss by which all ranks' steps grew: a host that launches a little slower than its peers' makes none longer.
+    So does a large loss that began in the run and is the same in each step: a host that is slow for a while scatters.
 
     `loss` is of a step, `share` of the steps; `seen` says that a profiler saw the device, which leaves less to be unknown.
     """
     steady = suspect.pattern == "each step" and not suspect.doubtful
     if reason.cause == "unknown":
-        if suspect.lengthened:
+        if suspect.began:
             return loss >= _SHARE_UNSEEN
         least = _SHARE_UNKNOWN if seen else _SHARE_UNSEEN
         return steady and not reason.host_bound and loss >= least and (seen or share >= _NEARLY_ALL)

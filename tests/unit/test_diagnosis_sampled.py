@@ -51,11 +51,39 @@ def test_a_straggler_in_each_step_is_named_with_its_cost(cause: str, world_size:
 
 
 @pytest.mark.parametrize(("first", "grade"), [(40, Severity.CRITICAL), (3, Severity.INFO)])
-def test_a_large_loss_counts_before_a_step_is_sampled_if_all_steps_grew_by_it(first: int, grade: Severity) -> None:
+def test_a_large_loss_counts_before_a_step_is_sampled_if_it_began_in_the_run(first: int, grade: Severity) -> None:
     """One step in 256 has its collectives; who was late from the beginning might only have another part in the same work."""
     tables = simulate.run(2, 70, [Fault("straggler", "compute", (1,), 0.6, first=first)], sampled=256)
     (finding,) = diagnose(tables, live=True).findings
     assert (finding.kind, finding.cause, finding.ranks, finding.severity) == ("straggler", "compute", (1,), grade)
+
+
+def slow_for_a_while(scatter: float, sampled: int) -> dict[str, pa.Table]:
+    """Rank 0 comes 24 ms of 53 later in steps 20 to 59, give or take a share; its thread uses more CPU time, as slow CPUs do."""
+    tables = dict(simulate.run(2, 80, sampled=sampled))
+    steps = tables["steps"].to_pandas()
+    random = np.random.default_rng(1)
+    late = np.where((np.arange(80) >= 20) & (np.arange(80) < 60), 24 * (1 + scatter * random.standard_normal(80)), 0.0)
+    added = late[steps["step"]]
+    shift = (np.cumsum(late) * 1e6).astype(np.int64)[steps["step"]]
+    for name in ("end_ns", "backward_end_ns", "optimizer_start_ns", "optimizer_end_ns"):
+        steps[name] += shift
+    for name in ("start_ns", "backward_start_ns"):
+        steps[name] += shift - (added * 1e6).astype(np.int64)
+    steps["exposed_ms"] += np.where(steps["rank"] == 1, added, 0.0)
+    steps["thread_cpu_ms"] += np.where(steps["rank"] == 0, added * 0.6, 0.0)
+    return tables | {"steps": pa.Table.from_pandas(steps, tables["steps"].schema, preserve_index=False)}
+
+
+@pytest.mark.parametrize("last", [44, 59])
+def test_a_host_that_is_slow_for_a_while_is_no_fault_and_a_device_that_has_more_to_do_is(last: int) -> None:
+    def until(scatter: float) -> list[tuple[str, tuple[int, ...]]]:
+        tables = slow_for_a_while(scatter, sampled=256)
+        tables["steps"] = tables["steps"].filter(pa.compute.less_equal(tables["steps"]["step"], last))
+        return [(each.cause, each.ranks) for each in diagnose(tables, live=True).findings if each.severity is not Severity.INFO]
+
+    assert until(scatter=0.3) == []
+    assert until(scatter=0.01) == [("compute", (0,))]
 
 
 def exposed_when_sampled(every: int, *faults: Fault, **program: Any) -> list[Finding]:
