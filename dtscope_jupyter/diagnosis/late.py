@@ -26,7 +26,7 @@ PAID = 1.25
 _CONFIRMS, _KNOWN = 0.5, 0.5
 _FEW = 6
 _EVEN = 0.05
-"""Median deviation, as a share, of how late a device with more to do is: 0.005 to 0.03 on H200; of a host that is slow for a while 0.1 to 1."""
+"""Median deviation, as a share, of how late a device with more to do is: 0.005 to 0.03 on H200; of a host slow for a while 0.1 to 1."""
 _TWO_ERRORS = 2 * 1.2533 * 1.4826
 _SIGMAS_OF_HALF, _SIGMAS_OF_FEW = 1.349, 1.7
 """Width of the shortest half of normal samples, and the range of three of them, in standard deviations."""
