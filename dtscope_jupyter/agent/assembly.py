@@ -52,6 +52,7 @@ def _collectors(agent: Agent) -> None:
     steps = Steps(agent)
     discovery = agent.discovery = Discovery(agent, steps)
     steps.on_backward.append(discovery.look)
+    steps.on_optimizer.append(discovery.optimizer)
     agent.drains.append(steps.collect)
     agent.progress.on_join.append(lambda step: agent.cost.begin_anew(step - 1))  # which closes now
     faults = Faults(agent, agent.config.faults) if agent.config.faults else None

@@ -71,7 +71,7 @@ class Collectives(Collector):
         self.counted = Counted()
         self._devices = DeviceTimes()
         self.final_wait = FinalWait(agent, self._devices)
-        self.host_wait = HostWait(agent.progress, agent.recorder.may_write)
+        self.host_wait = HostWait(agent.progress)
         self._streams = StreamWaits(self._devices, agent.progress)
         self._patches = Patches()
         self._pending: deque[Operation] = deque()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ALWAYS_NS = 30_000
 """A probe this cheap runs with every step, whatever the step takes."""
-_NORM_NS, _NORM_SHARE = 100_000, 0.005
+_NORM_NS, _NORM_SHARE = 100_000, 0.0075
 """On a CPU the flat norm comes with every step of which it takes no more, whatever the budget: the optimizer finds cached what it read."""
 _MOST_EVERY = 32
 """However dear a probe, one step in so many shows."""
@@ -47,7 +47,7 @@ _SMOOTH = 0.2
 _SCALE = (1.0, 4.0)
 _FIRST_ON_DEVICE, _LEAST_ON_DEVICE, _MOST_ON_DEVICE = 16, 4, 256
 _RARER_AT_ONCE = 4
-"""So that the first plan, which still sees what starting up costs, makes no step in 256 of one in 16."""
+"""After each sampled step, so that the first plans, which see what starting up costs, make no step in 256 of one in 16."""
 _EARLY = 3
 """Before so many times the first interval nothing is planned, so that short runs too have two sampled steps beyond the first."""
 _KEPT = 32
@@ -299,8 +299,9 @@ class Cost:
         if self._steps >= _EARLY * _FIRST_ON_DEVICE:
             self._sample_ns = self._measured()
             wanted = _power(self._sample_ns, room * (1 - flat.weight))
-            least, most = max(_LEAST_ON_DEVICE, self._sample_every // 2), min(_RARER_AT_ONCE * self._sample_every, _MOST_ON_DEVICE)
-            self._sample_every = int(min(max(wanted, least), most))
+            looked = self._steps % self._sample_every == _PLAN_EVERY % self._sample_every
+            least, rarer = max(_LEAST_ON_DEVICE, self._sample_every // 2), _RARER_AT_ONCE if looked else 1
+            self._sample_every = int(min(max(wanted, least), rarer * self._sample_every, _MOST_ON_DEVICE))
         return self._hooks_ns + self._written_ns + flat.cost_ns / flat.every + self._sample_ns / self._sample_every
 
     def _measured(self) -> float:

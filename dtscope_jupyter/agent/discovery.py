@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds models and optimizers by their type, so that an unchanged program can be observed.
 
-The heap is looked through once, at the first backward, and again when a DDP model or an unknown optimizer shows up.
+The heap is looked through once, at the first backward, and again after an optimizer has shown up whose parameters are of no known model.
 """
 
 from __future__ import annotations
@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from dtscope_jupyter.agent.clock import now
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dtscope_jupyter.agent.core import Agent
     from dtscope_jupyter.agent.steps import Steps
+
+
+_FREELY, _REST = 5, 100
+"""A program may make optimizers all the time: after so many times the heap is looked through for a hundredth of it."""
 
 
 class Discovery:
@@ -31,12 +37,18 @@ class Discovery:
         self._agent = agent
         self._steps = steps
         self._known: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._parameters: dict[int, weakref.ref[torch.Tensor]] = {}
         self._due = True
+        self._looks = self._not_before = 0
 
-    def again(self) -> None:
-        """Something new has shown up: looks at the next backward."""
-        self._due = True
-        self._agent.progress.steady.expire()
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """One has shown up: where it trains what is not known yet, the next backward has it looked for."""
+        first = next((parameter for group in optimizer.param_groups for parameter in group["params"]), None)
+        known = self._parameters.get(id(first))
+        if first is not None and (known is None or known() is not first):
+            self._parameters[id(first)] = weakref.ref(first)
+            self._due = True
+            self._agent.progress.steady.expire()
 
     def named(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """The user's word."""
@@ -46,9 +58,9 @@ class Discovery:
 
     def look(self) -> None:
         """On the training thread, as a backward begins."""
-        if not self._due:
+        begun = now()
+        if not self._due or begun < self._not_before:
             return
-        self._due = False
         modules: list[torch.nn.Module] = []
         for thing in gc.get_objects():
             kind = type(thing)
@@ -58,6 +70,9 @@ class Discovery:
                 self._steps.knows(thing)
         for model in _outermost(modules):
             self.model(model)
+        self._due = False
+        self._looks += 1
+        self._not_before = now() + _REST * (now() - begun) if self._looks > _FREELY else 0
 
     def model(self, model: torch.nn.Module) -> None:
         """A model, found or named by the user."""
@@ -70,6 +85,8 @@ class Discovery:
                     call(module)
         parameters = [p for p in model.parameters() if p.requires_grad]
         self._steps.sample(list(parameters))
+        self._parameters = {number: alive for number, alive in self._parameters.items() if alive() is not None}
+        self._parameters |= {id(parameter): weakref.ref(parameter) for parameter in parameters}
         for report in self.on_model:
             report(model)
 

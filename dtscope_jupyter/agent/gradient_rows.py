@@ -111,7 +111,7 @@ class GradientRows:
                 cells.checked, bad = (cells.checked or 0) + 1, True
         for reading in part.flat:
             cells.flat = True
-            cells.squares += sum(reading.values())
+            cells.squares += sum(reading.squares())
         return bad or not math.isfinite(cells.squares)
 
     def _write(self, step: int, cells: _Cells) -> None:

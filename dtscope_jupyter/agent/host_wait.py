@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from dtscope_jupyter.agent.clock import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dtscope_jupyter.agent.progress import Progress
 
 _MOST = 4096
@@ -25,10 +23,9 @@ _MOST = 4096
 class HostWait:
     """Marks on the training thread, read on the writing thread; `step` is the last that was marked."""
 
-    def __init__(self, progress: Progress, begins: Callable[[int], None]) -> None:
-        """No backward is under way; `begins` is told when a wait does, before it does."""
+    def __init__(self, progress: Progress) -> None:
+        """No backward is under way."""
         self.step = -1
-        self._begins = begins
         self._progress = progress
         self._start = self._used = 0
         self._marks: deque[tuple[int, int, int]] = deque(maxlen=_MOST)
@@ -36,7 +33,6 @@ class HostWait:
     def last_gradient(self) -> None:
         """The last bucket is about to be full; where several models train at once, the last call counts."""
         self._start, self._used = now(), thread_time_ns()
-        self._begins(self._start)
 
     def backward_ended(self) -> None:
         """DDP has waited for all buckets."""

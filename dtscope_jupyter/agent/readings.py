@@ -71,6 +71,10 @@ class Reading:
         """The scalars."""
         return [float(value) for value in self._values.tolist()]
 
+    def squares(self) -> list[float]:
+        """Of what `squares` gave."""
+        return self.values() if self._event is None else [value * value for value in self.values()]
+
 
 def _landing(values: torch.Tensor) -> Landing:
     return torch.empty(values.shape, dtype=values.dtype, pin_memory=True), torch.cuda.Event()
@@ -102,7 +106,7 @@ def norms(tensors: list[torch.Tensor]) -> torch.Tensor:
 
 
 def squares(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The square of the L2 norm of all in parts: scalars of a CPU, a vector of a device or of what lies in memory in another order.
+    """The square of the L2 norm of all in parts: scalars or a vector. On a device, norms: who reads them squares them (`Reading.squares`).
 
     A CPU adds the values up one after the other, so that in float32 the order would show: large tensors are cut. `dot` keeps more
     sums at once than a norm does, and so is as exact in larger pieces, and quicker.
@@ -113,8 +117,9 @@ def squares(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
                 return [torch.dot(piece, piece) for tensor in tensors for piece in _pieces(tensor.view(-1))]
             except RuntimeError:  # one that does not lie in memory in order
                 pass
-        cut = [piece for tensor in tensors for piece in ((tensor,) if tensor.is_cuda else _pieces(tensor.reshape(-1)))]
-        return [norms(cut).double().square()] if cut else []
+        if not tensors or tensors[0].is_cuda:
+            return [norms(tensors)] if tensors else []
+        return [norms([piece for tensor in tensors for piece in _pieces(tensor.reshape(-1))]).double().square()]
 
 
 def _pieces(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -4,9 +4,6 @@
 
 Collectors keep raw events of their own; the thread asks them (`add_source`) to turn these into rows, so
 that hooks do no more than append. A full buffer drops its oldest rows, and `notes` counts them.
-
-Whoever writes takes a core and the interpreter's lock from training, and one rank that is held up holds up all. So the thread
-writes, where it can, while training waits for other ranks (`may_write`), and all ranks do so at the same time of the clock.
 """
 
 from __future__ import annotations
@@ -36,7 +33,6 @@ _LONGEST_S = 0.18
 """A rank that is killed loses its last 200 ms at most."""
 PATIENT_S = 0.38
 _SHARE = 0.003
-_EARLY = 5 / 6
 _BREATH_S, _BREATH_EVERY_NS = 50e-6, 200_000
 CAPACITY = 65_536
 _PACKERS = {name: [packer(type_) for type_ in table.arrow.types] for name, table in schema.TABLES.items()}
@@ -57,8 +53,6 @@ class Recorder:
         self._dropped: Counter[str] = Counter()
         self._flushing = threading.Lock()
         self._wake = threading.Event()
-        self._due = 0
-        self._ended = False
         self._thread: threading.Thread | None = None
         self._closed = False
         self._full: set[str] = set()
@@ -140,7 +134,6 @@ class Recorder:
 
     def close(self) -> None:
         """Writes the rest and closes the files; idempotent."""
-        self._ended = True
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
@@ -151,24 +144,9 @@ class Recorder:
                 writer.close()
             self._writers.clear()
 
-    def may_write(self, time_ns: int) -> None:
-        """The training thread is about to wait for other ranks, by the monotonic clock in ns."""
-        if self._due and time_ns > self._due:
-            self._due = 0
-            self._wake.set()
-
-    def _plan(self, period: float) -> None:
-        """From when on a wait is welcome: the next multiple of a time that the ranks have in common."""
-        early = int(_EARLY * 1e9 * (self.longest_s if period > _EARLY * self.longest_s else PERIOD_S))
-        time = clock.now() + clock.OFFSET_NS
-        self._due = (time // early + 1) * early - clock.OFFSET_NS
-
     def _work(self) -> None:
         period = PERIOD_S
-        while not self._ended:
-            self._plan(period)
-            self._wake.wait(period)
-            self._wake.clear()
+        while not self._wake.wait(period):
             before = time.thread_time()
             try:
                 self.flush()

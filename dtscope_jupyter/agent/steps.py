@@ -54,6 +54,7 @@ class Steps(Collector):
         self.after_backward: list[Callable[[], None]] = []
         self.before_optimizer: list[Callable[[torch.optim.Optimizer], None]] = []
         self.on_close: list[Callable[[int], None]] = []
+        self.on_optimizer: list[Callable[[torch.optim.Optimizer], None]] = []
         self.untimed: dict[int, bool] = {}
         self.gates: list[Callable[[int], bool]] = []
         self._evidence = Evidence()
@@ -93,9 +94,13 @@ class Steps(Collector):
 
     def knows(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer exists."""
+        unknown = optimizer not in self._optimizers
         self._optimizers.add(optimizer)
-        self._steady.expire()
         self.agent.progress.optimizers_alive = len(self._optimizers)
+        if unknown:
+            self._steady.expire()
+            for call in self.on_optimizer:
+                call(optimizer)
 
     def sample(self, parameters: list[torch.Tensor]) -> None:
         """Parameters whose gradients tell where a step ends if no optimizer does."""

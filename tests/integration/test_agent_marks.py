@@ -125,3 +125,23 @@ value = marked
     own = recorded.of("collectives", 0)
     own = own[own["bucket"].isna() & (own["bytes"] == 12)]
     assert own["step"].tolist() == [93], "after an optimizer step comes the next step"
+
+
+def test_a_model_made_later_is_found(ranks: Ranks, tmp_path: Path) -> None:
+    loop = """
+for _ in range(80):
+    train()
+model = DDP(torch.nn.Sequential(torch.nn.Linear(96, 40), torch.nn.Linear(40, 96)))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(32):
+    train()
+value = marked
+"""
+    recorded = _run(ranks, tmp_path, loop)
+    parameters = recorded.of("parameters", 0)
+    assert parameters["shape"].tolist()[12:] == ["[40, 96]", "[40]", "[96, 40]", "[96]"]
+    gradients = recorded.of("gradients", 0)
+    assert set(gradients["parameter_id"][gradients["step"] == 96]) == {12, 13, 14, 15}
+    steps = recorded.of("steps", 0)
+    assert steps["step"].tolist() == list(range(112))
+    assert steps["synced_norm"].notna().all()

@@ -57,8 +57,7 @@ def test_buckets_that_a_host_has_waited_for_are_not_in_flight() -> None:
 
 
 def test_a_wait_is_the_time_without_the_cpu() -> None:
-    begun: list[int] = []
-    wait = HostWait(SimpleNamespace(step=5), begun.append)  # type: ignore[arg-type]
+    wait = HostWait(SimpleNamespace(step=5))  # type: ignore[arg-type]
     wait.backward_ended()
     assert wait.resolve() == []
     begin = time.perf_counter_ns()
@@ -72,7 +71,6 @@ def test_a_wait_is_the_time_without_the_cpu() -> None:
     ((step, start, end),) = wait.resolve()
     assert step == wait.step == 5
     assert start >= begin
-    assert begun == [start], "it is told before it begins"
     assert 50e6 <= end - start <= took - 50e6
 
 
