@@ -2,17 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What observing costs: microseconds a parameter hook, and step time with all collectors over without.
 
-    python benchmarks/agent_hooks.py [--rounds 20] [--json FILE]
+    python benchmarks/agent_hooks.py [--rounds 20] [--models mlp conv transformer] [--json FILE]
 
-Three pairs of gloo ranks of one thread take turns of a few steps: plain, plain again (A/A) and observed. The ratio of a
-round compares turns that follow each other; the medians over rounds are printed, A/A beside.
+Three pairs of gloo ranks of one thread take turns of 32 steps: plain, plain again (A/A) and observed; who has no turn is stopped, so
+that nothing of an observed rank runs beside plain ones. The ratio of a round compares turns that follow each other; the medians over
+rounds are printed, A/A beside. The models: `mlp` has many parameters for its work (2.1 million, 96 rows a step), so that a pass over its
+gradients is dear; `conv` (0.1 million, 48 images of 32 x 32) and `transformer` (0.4 million, 512 tokens) have few, as most have.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import os
 import platform
+import signal
 import statistics
 import tempfile
 import time
@@ -31,9 +36,33 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 PAIRS = ("plain", "plain again", "observed")
-STEPS = 8
-WARM = 60
+STEPS = 32
+WARM = 96
 LAYERS, WIDTH, BATCH = 8, 512, 96
+
+
+def mlp() -> tuple[torch.nn.Module, torch.Tensor]:
+    """A network and a batch."""
+    net = torch.nn.Sequential(*[layer for _ in range(LAYERS) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())])
+    return net, torch.randn(BATCH, WIDTH)
+
+
+def conv() -> tuple[torch.nn.Module, torch.Tensor]:
+    """A network and a batch."""
+    widths = (3, 32, 32, 64, 64, 64)
+    layers: list[torch.nn.Module] = []
+    for before, after in itertools.pairwise(widths):
+        layers += [torch.nn.Conv2d(before, after, 3, padding=1, stride=1 + (before < after)), torch.nn.BatchNorm2d(after), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.LazyLinear(10)), torch.randn(48, 3, 32, 32)
+
+
+def transformer() -> tuple[torch.nn.Module, torch.Tensor]:
+    """A network and a batch."""
+    layer = torch.nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.randn(8, 64, 128)
+
+
+MODELS = {"mlp": mlp, "conv": conv, "transformer": transformer}
 
 
 def _train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: torch.Tensor, steps: int) -> None:
@@ -43,7 +72,7 @@ def _train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: torc
         optimizer.step()
 
 
-def _rank(rank: int, pair: str, folder: str, orders: Connection) -> None:
+def _rank(rank: int, pair: str, kind: str, folder: str, orders: Connection) -> None:
     torch.set_num_threads(1)
     armed = None
     if pair == "observed":
@@ -52,17 +81,17 @@ def _rank(rank: int, pair: str, folder: str, orders: Connection) -> None:
         armed = agent.arm(agent.Config(folder=own, rank=rank, world_size=2, local_rank=rank))
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.manual_seed(0)
-    net = torch.nn.Sequential(*[layer for _ in range(LAYERS) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())])
+    net, batch = MODELS[kind]()
+    net(batch)
     model = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=4)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    batch = torch.randn(BATCH, WIDTH)
     while steps := orders.recv():
         start, cpu, thread = time.perf_counter(), time.process_time(), time.thread_time()
         _train(model, optimizer, batch, steps)
         used = time.process_time() - cpu, time.thread_time() - thread
         orders.send(tuple(value / steps for value in (time.perf_counter() - start, *used)))
     if armed is not None:
-        orders.send(armed.status())
+        orders.send(armed.status() | {"flat_norm_every": armed.cost.next("flat_norm")[1]})
         armed.finish()
     dist.destroy_process_group()
 
@@ -70,26 +99,29 @@ def _rank(rank: int, pair: str, folder: str, orders: Connection) -> None:
 class Pair:
     """Two ranks that train when told to."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, kind: str, folder: Path) -> None:
         context = mp.get_context("spawn")
         folder.mkdir()
         self.pipes, self.processes = [], []
         for rank in range(2):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_rank, args=(rank, name, str(folder), theirs), daemon=True)
+            process = context.Process(target=_rank, args=(rank, name, kind, str(folder), theirs), daemon=True)
             process.start()
             self.pipes.append(ours)
             self.processes.append(process)
 
     def train(self, steps: int) -> tuple[float, float, float]:
         """Seconds a step of the slower rank; CPU seconds a step of all threads and of the training thread, both ranks together."""
+        self._signal(signal.SIGCONT)
         for pipe in self.pipes:
             pipe.send(steps)
         walls, cpus, threads = zip(*(pipe.recv() for pipe in self.pipes), strict=True)
+        self._signal(signal.SIGSTOP)
         return max(walls), sum(cpus), sum(threads)
 
     def end(self, *, observed: bool) -> list[dict[str, Any]]:
         """Ends the ranks; their own word on what they cost."""
+        self._signal(signal.SIGCONT)
         for pipe in self.pipes:
             pipe.send(0)
         said = [pipe.recv() for pipe in self.pipes] if observed else []
@@ -98,9 +130,15 @@ class Pair:
         return said
 
 
-def steps(rounds: int) -> dict[str, Any]:
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self.processes:
+            assert process.pid is not None
+            os.kill(process.pid, number)
+
+
+def steps(rounds: int, kind: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        pairs = [Pair(name, Path(folder) / str(number)) for number, name in enumerate(PAIRS)]
+        pairs = [Pair(name, kind, Path(folder) / str(number)) for number, name in enumerate(PAIRS)]
         for pair in pairs:
             pair.train(WARM)
         turns = []
@@ -116,6 +154,7 @@ def steps(rounds: int) -> dict[str, Any]:
         for number, name in ((1, "a_a"), (2, "observed"))
     }
     own = {"self_reported": max(status["cost_ratio"] for status in said), "writer_s": max(status["writer_s"] for status in said)}
+    own |= {"flat_norm_every": max(status["flat_norm_every"] for status in said)}
     return {"step_ms": 1e3 * statistics.median(row[0][0] for row in turns), "rounds": rounds, "steps_a_turn": STEPS, **ratios, **own}
 
 
@@ -154,19 +193,26 @@ def parameter_hook(repeats: int = 60) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=["mlp"])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    hook, step = parameter_hook(), steps(options.rounds)
+    hook = parameter_hook()
     print(f"parameter hook     {hook['us']:6.2f} us   (control {hook['control_us']:+.2f} us; target 1.0 us)")
-    print(f"step without us    {step['step_ms']:6.1f} ms")
+    found = {model: steps(options.rounds, model) for model in options.models}
+    for model, step in found.items():
+        _show(model, step)
+    if options.json:
+        machine = {"torch": torch.__version__, "python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
+        options.json.write_text(json.dumps({"hook": hook, "steps": found, **machine}, indent=1))
+
+
+def _show(model: str, step: dict[str, Any]) -> None:
+    print(f"{model}: a step without us {step['step_ms']:6.1f} ms, a flat norm every {step['flat_norm_every']} steps")
     for kind in ("wall", "cpu", "training_thread_cpu"):
         for name in ("a_a", "observed"):
             low, middle, high = step[f"{kind}_{name}"]
             print(f"{kind:20} {name:9} {middle:6.3f}   quartiles {low:.3f} to {high:.3f}")
     print(f"cost by itself     {step['self_reported']:6.2%}")
-    if options.json:
-        machine = {"torch": torch.__version__, "python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
-        options.json.write_text(json.dumps({"hook": hook, "step": step, **machine}, indent=1))
 
 
 if __name__ == "__main__":
