@@ -163,6 +163,8 @@ class Progress:
         self.steady.drop()
         self._resolve()
         self._current, self._parts, self.phase, self.joining = None, [], None, joins
+        if joins is None:
+            self._closing = 0
         self._fresh = self._next = self._last_end = self._early = 0
 
     def active(self, time_ns: int) -> None:
