@@ -59,7 +59,7 @@ class Steps(Collector):
         self.gates: list[Callable[[int], bool]] = []
         self._evidence = Evidence()
         self._memory = memory.Memory()
-        self._usage: tuple[int | None, int | None, int | None] = (None, None, None)
+        self._usage: tuple[int | None, int | None, int | None] | None = None
         self._patches = Patches()
         self._handles: list[Any] = []
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
@@ -297,9 +297,7 @@ class Steps(Collector):
     def drain(self, final: bool) -> None:  # noqa: FBT001
         """Writes the steps of which all is known, or for which it is too late to wait."""
         later = []
-        if not self._waiting:
-            return
-        self._usage = self._memory.sample()
+        self._usage = None
         for step, segment in self._waiting:
             late = final or now() - segment.end > _PATIENCE_NS
             if late or (self.overlap.settled(segment.end) and all(gate(step) for gate in self.gates)):
@@ -315,6 +313,7 @@ class Steps(Collector):
         self.disturbed.discard(step - 1)
 
     def _row(self, step: int, segment: Segment) -> tuple[Any, ...]:
+        self._usage = self._usage or self._memory.sample()
         host, allocated, reserved = self._usage
         times = (segment.start, segment.end, segment.backward_start, segment.backward_end, segment.optimizer_start, segment.optimizer_end)
         return (
