@@ -7,9 +7,9 @@ such as caches gone cold, is found by a short A/B now and then: 16 steps with al
 ratio of the median difference to the self-timed sum scales the probes' cost from then on.
 
 Only some steps are looked at closely (`sampled`): DDP's buckets one by one, and all probes but the flat norm; other steps
-do next to nothing. On a CPU that is every step where the budget has room, at least one in 16. On a device what such a step
-costs, with events around every collective, is measured: it and the next over twice the median of the others, since a
-host that runs ahead pays late. The writing thread's time counts in full, as it may hold the interpreter's lock.
+do next to nothing. On a CPU that is every step where the budget has room, at least one in 16, in a long run one in 32. On a
+device what such a step costs, with events around every collective, is measured: it and the next over twice the median of the
+others, since a host that runs ahead pays late. The writing thread's time counts in full, as it may hold the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _NORM_NS, _NORM_SHARE = 100_000, 0.0075
 """On a CPU the flat norm comes with every step of which it takes no more, whatever the budget: the optimizer finds cached what it read."""
 _MOST_EVERY = 32
 """However dear a probe, one step in so many shows."""
-_MOST_ON_CPU = 16
+_MOST_ON_CPU, _MOST_LATER, _LATER = 16, 32, 256
+"""On a CPU one step in so many is looked at closely, and in so many from that step on."""
 _DEVICE_BYTES_PER_NS = 1500.0
 """What a probe's reading costs a device until an A/B says better: 1.5 TB/s."""
 _PLAN_EVERY = 16
@@ -85,7 +86,7 @@ class Cost:
         self._steps = 0
         self._fixed_now = self._probes_now = 0
         self._fixed_ns = self._steady_ns = self._hooks_ns = 0.0
-        self._steady_steps = 0
+        self._steady_steps = self._planned = 0
         self._step_ns = 0.0
         self._last = 0
         self._noted = now()
@@ -196,8 +197,12 @@ class Cost:
         """How many steps from this one on nobody has plans for; with the last of them they are made anew."""
         if self.on_device or self.sampled or self.measuring or self._comparing:
             return 0
-        every = min(_PLAN_EVERY, self._sample_every)
-        return every - self._steps % every
+        return self._sample_every - self._steps % self._sample_every
+
+    @property
+    def stamps(self) -> bool:
+        """Whether gradients are stamped in this step: where few are looked at, in these alone, as each stamp is a call from C++."""
+        return self.sampled or not (self.on_device or self._sample_every >= _MOST_ON_CPU)
 
     def passed(self, ends: list[int]) -> None:
         """Steps that nobody had plans for ended at these times."""
@@ -277,13 +282,15 @@ class Cost:
 
     def _mean_hooks(self) -> float:
         """Of the steps since the last plan, some of which left no more than marks."""
-        marked, self._steady_steps = min(self._steady_steps / _PLAN_EVERY, 1.0), 0
+        steps, self._planned = max(self._steps - self._planned, 1), self._steps
+        marked, self._steady_steps = min(self._steady_steps / steps, 1.0), 0
         return (1 - marked) * self._fixed_ns + marked * (self._steady_ns or self._fixed_ns)
 
     def _plan_on_cpu(self, room: float) -> float:
         """Probes but the flat norm run in steps that are sampled, and no more often."""
         costs = {name: probe.cost_ns * (self._scale if probe.compared else 1.0) for name, probe in self.probes.items()}
-        self._sample_every = min(_every(costs["events"], room * self.probes["events"].weight), _MOST_ON_CPU)
+        most = _MOST_ON_CPU if self._steps < _LATER else _MOST_LATER
+        self._sample_every = min(_every(costs["events"], room * self.probes["events"].weight), most)
         total = self._hooks_ns + self._written_ns
         for name, probe in self.probes.items():
             probe.every = max(_every(costs[name], room * probe.weight), self._sample_every)

@@ -20,14 +20,14 @@ class Glimpse:
 
     def __init__(self, parameter: torch.Tensor) -> None:
         """Its gradients lie where it does and have its size, as autograd sees to."""
-        self._type = parameter.dtype
         kind = _TYPES.get(parameter.dtype) if parameter.device.type == "cpu" else None
-        self._array = None if kind is None else kind * parameter.numel()
+        self._type = None if kind is None else parameter.dtype
+        self._array = (kind or ctypes.c_float) * parameter.numel()
         self._every = max(parameter.numel() // _VALUES, 1)
 
     def finite(self, gradient: torch.Tensor) -> bool:
         """Whether what was looked at is finite; True where nothing can be looked at."""
-        if self._array is not None and gradient.dtype is self._type and not gradient.is_sparse and gradient.is_contiguous():
+        if gradient.dtype is self._type and gradient.is_contiguous():
             values: Any = self._array.from_address(gradient.data_ptr())
             return math.isfinite(sum(values[:: self._every]))
         if gradient.layout is not torch.strided or not torch.is_floating_point(gradient):

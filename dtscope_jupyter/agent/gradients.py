@@ -68,9 +68,9 @@ class Gradients(Collector):
         steps.on_norm.append(self._look_at)
 
     def backward_begins(self) -> None:
-        """On a device gradients are stamped in the steps that are looked at closely, as each hook takes the interpreter's lock."""
-        if self.on and self._cost.on_device:
-            self.parameters.listen(on=self._cost.sampled)
+        """Stamps come by hooks on the parameters, which are there in the steps that have them."""
+        if self.on:
+            self.parameters.listen(on=self._cost.stamps)
 
     def quiet(self) -> bool:
         """Whether no bucket is looked at in this step; the flat norm is that of the gradients then."""

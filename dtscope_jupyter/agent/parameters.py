@@ -34,6 +34,7 @@ class Parameters:
         self._alive: list[weakref.ref[torch.Tensor]] = []
         self._ids: dict[int, int] = {}
         self._handles: list[Any] = []
+        self._listening = True
         self._unwritten: list[tuple[int, bool, tuple[Any, ...]]] = []
         self._found_at = 0
         self._reducers: list[ReadyTimes] = []
@@ -65,7 +66,7 @@ class Parameters:
         return [parameter for parameter in alive if parameter is not None and local(parameter) is parameter]
 
     def add(self, model: torch.nn.Module) -> None:
-        """Numbers the parameters that train, and hangs a hook on each."""
+        """Numbers the parameters that train, and hangs a hook on each while these are wanted."""
         reduced = {id(p) for module in model.modules() if isinstance(module, DistributedDataParallel) for p in module.parameters()}
         self._found_at, self.final = now(), False
         told = self._told_by_reducers(model)
@@ -77,7 +78,7 @@ class Parameters:
             self._ids[id(parameter)] = number
             self._alive.append(weakref.ref(parameter))
             weakref.finalize(parameter, self._ids.pop, id(parameter), None)
-            if id(parameter) not in told:
+            if self._listening and id(parameter) not in told:
                 self._hook(number, parameter)
             if id(parameter) in reduced:
                 self._reduced.add(number)
@@ -85,15 +86,16 @@ class Parameters:
 
     def listen(self, *, on: bool) -> None:
         """Hangs the hooks on or takes them off; before a backward."""
-        if on == bool(self._handles):
+        if on == self._listening:
             return
+        self._listening = on
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         told = set().union(*(reducer.told for reducer in self._reducers))
         for number, reference in enumerate(self._alive) if on else ():
             parameter = reference()
-            if parameter is not None and id(parameter) not in told:
+            if parameter is not None and id(parameter) not in told and self.number(parameter) == number:
                 self._hook(number, parameter)
 
     def _told_by_reducers(self, model: torch.nn.Module) -> set[int]:
@@ -114,11 +116,8 @@ class Parameters:
         return times
 
     def release(self) -> None:
-        """Takes the hooks off."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._ids.clear()
+        """Takes the hooks off, until they are wanted again."""
+        self.listen(on=False)
 
     def write(self, *, final: bool) -> None:
         """Rows of `parameters`; those in buckets once DDP has rebuilt these, or after five seconds."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dtscope_jupyter.agent.buckets import Buckets
+    from dtscope_jupyter.agent.host_wait import HostWait
     from dtscope_jupyter.agent.layout import Layout
 
 
@@ -52,8 +53,6 @@ class SeenGroup(ProcessGroup):
         self.quiet = False
         self._anchor: Any = None
         self._on_host = all(parameter.device.type == "cpu" for parameter in layout.parameters)
-        self._host_wait: Any = None
-        self._glimpse: Any = None
         self.expected: Any = None
         kinds = Backend.backend_type_map
         backends = {device: group._get_backend(device) for device in group._device_types}  # noqa: SLF001
@@ -100,21 +99,18 @@ class SeenGroup(ProcessGroup):
         """Whether a hook tells when the last bucket is about to be reduced; it comes once buckets stay as they are."""
         last = self._layout.last
         if self._anchor is None and last is not None:
-            self._host_wait, self._glimpse = owner.collectives.host_wait, Glimpse(last)
-            self._anchor = last.register_post_accumulate_grad_hook(_nearing(weakref.ref(self)))
+            group, wait = weakref.ref(self), owner.collectives.host_wait
+            hook = _nearing_on_host(group, wait, Glimpse(last)) if self._on_host else _nearing(group)
+            self._anchor = last.register_post_accumulate_grad_hook(hook)
         return self._anchor is not None
 
-    def near_end(self, parameter: torch.Tensor) -> None:
-        """The buckets from here on are seen on a device; on a CPU it is enough to know that they come, and to glance at a gradient."""
-        if not self.quiet:
-            return
-        if not self._on_host:
+    def near_end(self) -> None:
+        """On a device: the buckets from here on are seen."""
+        if self.quiet:
             self._put(placed=True)
-            return
-        self._host_wait.last_gradient()
-        gradient = parameter.grad
-        if gradient is None or self._glimpse.finite(gradient):
-            return
+
+    def spoilt(self, gradient: torch.Tensor, parameter: torch.Tensor) -> None:
+        """On a CPU, as a glance at the last gradient of a quiet backward found something that is not finite."""
         owner = self._owner()
         if owner is not None and owner.on:
             owner.glance(gradient, parameter)
@@ -162,12 +158,32 @@ class SeenGroup(ProcessGroup):
 
 def _nearing(group: Callable[[], SeenGroup | None]) -> Callable[[torch.Tensor], None]:
     @uncompiled
-    def hook(parameter: torch.Tensor) -> None:
+    def hook(_parameter: torch.Tensor) -> None:
         found = group()
         if found is None:
             return
         try:
-            found.near_end(parameter)
+            found.near_end()
+        except Exception as error:  # noqa: BLE001 # training goes on without us
+            found.failed(error)
+
+    return hook
+
+
+def _nearing_on_host(group: Callable[[], SeenGroup | None], wait: HostWait, glimpse: Glimpse) -> Callable[[torch.Tensor], None]:
+    """Buckets are not seen there: it is enough to know that they come, and to glance at a gradient."""
+    last_gradient, finite = wait.last_gradient, glimpse.finite
+
+    @uncompiled
+    def hook(parameter: torch.Tensor) -> None:
+        found = group()
+        if found is None or not found.quiet:
+            return
+        try:
+            last_gradient()
+            gradient = parameter.grad
+            if gradient is not None and not finite(gradient):
+                found.spoilt(gradient, parameter)
         except Exception as error:  # noqa: BLE001 # training goes on without us
             found.failed(error)
 

@@ -123,6 +123,25 @@ def test_attaching_and_detaching(running: Any) -> None:
     assert _table(folder, "steps")["step"].is_unique
 
 
+def test_recording_that_goes_on_has_each_parameter_again(ranks: Ranks, tmp_path: Path) -> None:
+    loop = """
+def train(steps):
+    for _ in range(steps):
+        step()
+train(10)
+armed.stop()
+train(5)
+armed.start()
+train(10)
+value = 0
+"""
+    rows = agent_ranks.run(ranks, LOOP + loop, 2, folder=tmp_path).of("gradients", 0)
+    for steps in (rows[rows["step"] < 10], rows[rows["step"] >= 10]):
+        whole = steps.dropna(subset=["ready_ns", "local_norm", "synced_norm"])
+        assert set(whole["parameter_id"]) == {0, 1, 2, 3}
+        assert len(whole) >= 4 * 5
+
+
 def test_a_stuck_rank_answers(running: Any) -> None:
     folder = running(LOOP + STUCK)
     until(lambda: (rows := _table(folder, "collectives"))[rows["state"] == "scheduled"].to_dict("records"))

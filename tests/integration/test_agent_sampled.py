@@ -57,6 +57,7 @@ def test_buckets_are_seen_in_the_same_steps_on_all_ranks(sampled: agent_ranks.Re
     assert (seen[0].groupby("step")["bytes"].sum() == 4 * 6 * (96 * 96 + 96)).all()
     gradients = sampled.of("gradients", 0)
     assert sorted(set(gradients["step"][gradients["step"] >= _FIRST])) == [64, 80, 96]
+    assert gradients["ready_ns"].notna().all()
     steps = sampled.of("steps", 0)
     assert steps["step"][steps["comm_ms"].notna()].tolist() == _WHOLE
 

@@ -54,6 +54,21 @@ def test_a_start_that_leaves_no_room_makes_sampling_rarer_by_little(tmp_path: Pa
     assert sampled == [0, 16, 32, 64, 256]
 
 
+def test_on_a_cpu_without_room_one_step_in_16_is_looked_at_later_one_in_32(tmp_path: Path) -> None:
+    """All are before the first plan, and for the comparisons, which begin with steps 32 and 256."""
+    cost = _cost(tmp_path, 0.0)
+    sampled, stamped = [], []
+    for step in range(450):
+        if cost.sampled:
+            sampled.append(step)
+            cost.spent("events", 10**9)
+        if cost.stamps:
+            stamped.append(step)
+        cost.step_closed()
+    assert sampled == [*range(17), *range(32, 65), *range(80, 256, 16), *range(256, 289), *range(320, 450, 32)]
+    assert stamped == sampled
+
+
 def test_what_nobody_measured_yet_stays_rare(tmp_path: Path) -> None:
     cost = _cost(tmp_path, 0.01)
     cost.step_closed()
