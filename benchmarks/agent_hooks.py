@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What observing costs: microseconds a parameter hook, and step time with all collectors over without.
 
-    python benchmarks/agent_hooks.py [--rounds 20] [--models mlp conv transformer] [--json FILE]
+    python benchmarks/agent_hooks.py [--sets 6] [--rounds 8] [--models mlp conv transformer] [--json FILE]
 
 Three pairs of gloo ranks of one thread take turns of 32 steps: plain, plain again (A/A) and observed; who has no turn is stopped, so
-that nothing of an observed rank runs beside plain ones. The ratio of a round compares turns that follow each other; the medians over
-rounds are printed, A/A beside. The models: `mlp` has many parameters for its work (2.1 million, 96 rows a step), so that a pass over its
-gradients is dear; `conv` (0.1 million, 48 images of 32 x 32) and `transformer` (0.4 million, 512 tokens) have few, as most have.
+that nothing of an observed rank runs beside plain ones. A pair is some per cent quicker or slower than another for as long as it
+lives, so that each figure is the mean of several sets of fresh pairs: of a set the median over its rounds of turns that follow each
+other. The models: `mlp` has many parameters for its work (2.1 million, 96 rows a step), so that a pass over its gradients is dear;
+`conv` (0.1 million, 48 images of 32 x 32) and `transformer` (0.4 million, 512 tokens) have few, as most have.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 PAIRS = ("plain", "plain again", "observed")
+FIGURES = ("wall", "cpu", "training_thread_cpu")
 STEPS = 32
-WARM = 96
+WARM = 288
+"""Beyond the second comparison that the observer makes of itself."""
 LAYERS, WIDTH, BATCH = 8, 512, 96
 
 
@@ -129,14 +132,26 @@ class Pair:
             process.join(timeout=20)
         return said
 
-
     def _signal(self, number: signal.Signals) -> None:
         for process in self.processes:
             assert process.pid is not None
             os.kill(process.pid, number)
 
 
-def steps(rounds: int, kind: str) -> dict[str, Any]:
+def steps(sets: int, rounds: int, kind: str) -> dict[str, Any]:
+    """Means over the sets."""
+    found = [_set(rounds, kind) for _ in range(sets)]
+    ratios = {
+        f"{figure}_{name}": _mean([ratios[place][which] for _, ratios, _ in found])
+        for place, figure in enumerate(FIGURES)
+        for which, name in enumerate(("a_a", "observed", "observed_over_both"))
+    }
+    own = {name: [status[name] for _, _, status in found] for name in ("self_reported", "flat_norm_every")}
+    return {"step_ms": statistics.fmean(ms for ms, _, _ in found), "sets": sets, "rounds": rounds, "steps_a_turn": STEPS, **ratios, **own}
+
+
+def _set(rounds: int, kind: str) -> tuple[float, list[tuple[float, float, float]], dict[str, Any]]:
+    """Of fresh pairs: ms of a plain step; of each figure A/A, observed over plain, over the mean of both plain; the observer's word."""
     with tempfile.TemporaryDirectory() as folder:
         pairs = [Pair(name, kind, Path(folder) / str(number)) for number, name in enumerate(PAIRS)]
         for pair in pairs:
@@ -147,20 +162,18 @@ def steps(rounds: int, kind: str) -> dict[str, Any]:
             found = {number: pairs[number].train(STEPS) for number in order}
             turns.append([found[number] for number in range(len(pairs))])
         said = [pair.end(observed=name == "observed") for pair, name in zip(pairs, PAIRS, strict=True)][-1]
-    kinds = ("wall", "cpu", "training_thread_cpu")
-    ratios = {
-        f"{kind}_{name}": _spread([row[number][place] / row[0][place] for row in turns])
-        for place, kind in enumerate(kinds)
-        for number, name in ((1, "a_a"), (2, "observed"))
-    }
-    own = {"self_reported": max(status["cost_ratio"] for status in said), "writer_s": max(status["writer_s"] for status in said)}
-    own |= {"flat_norm_every": max(status["flat_norm_every"] for status in said)}
-    return {"step_ms": 1e3 * statistics.median(row[0][0] for row in turns), "rounds": rounds, "steps_a_turn": STEPS, **ratios, **own}
+    ratios = []
+    for place in range(len(FIGURES)):
+        again, observed = (statistics.median(row[number][place] / row[0][place] for row in turns) for number in (1, 2))
+        ratios.append((again, observed, 2 * observed / (1 + again)))
+    own = {name: max(status[key] for status in said) for name, key in (("self_reported", "cost_ratio"), ("flat_norm_every",) * 2)}
+    return 1e3 * statistics.median(row[0][0] for row in turns), ratios, own
 
 
-def _spread(values: list[float]) -> list[float]:
-    """Quartiles, the median in the middle."""
-    return statistics.quantiles(values, n=4)
+def _mean(values: list[float]) -> dict[str, Any]:
+    """With its standard error."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+    return {"mean": statistics.fmean(values), "error": error, "sets": values}
 
 
 def parameter_hook(repeats: int = 60) -> dict[str, float]:
@@ -192,13 +205,14 @@ def parameter_hook(repeats: int = 60) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--sets", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["mlp"])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     hook = parameter_hook()
     print(f"parameter hook     {hook['us']:6.2f} us   (control {hook['control_us']:+.2f} us; target 1.0 us)")
-    found = {model: steps(options.rounds, model) for model in options.models}
+    found = {model: steps(options.sets, options.rounds, model) for model in options.models}
     for model, step in found.items():
         _show(model, step)
     if options.json:
@@ -208,11 +222,12 @@ def main() -> None:
 
 def _show(model: str, step: dict[str, Any]) -> None:
     print(f"{model}: a step without us {step['step_ms']:6.1f} ms, a flat norm every {step['flat_norm_every']} steps")
-    for kind in ("wall", "cpu", "training_thread_cpu"):
-        for name in ("a_a", "observed"):
-            low, middle, high = step[f"{kind}_{name}"]
-            print(f"{kind:20} {name:9} {middle:6.3f}   quartiles {low:.3f} to {high:.3f}")
-    print(f"cost by itself     {step['self_reported']:6.2%}")
+    for figure in FIGURES:
+        for name in ("a_a", "observed", "observed_over_both"):
+            found = step[f"{figure}_{name}"]
+            error = "" if found["error"] is None else f" +- {found['error']:.4f}"
+            print(f"{figure:20} {name:18} {found['mean']:7.4f}{error}")
+    print(f"cost by itself     {', '.join(f'{share:.2%}' for share in step['self_reported'])}")
 
 
 if __name__ == "__main__":
