@@ -76,7 +76,7 @@ class BlockWriter:
         assert batch.schema.equals(self._arrow), f"{self.table}: columns differ from schema.py"
         return self.append_block(batch.serialize(), batch.num_rows)
 
-    def append_block(self, block: pa.Buffer, rows: int) -> int:
+    def append_block(self, block: bytes | pa.Buffer, rows: int) -> int:
         """The same of a batch, with this table's columns, that has been serialized."""
         return self._put(block, rows, _BATCH)
 
@@ -85,7 +85,7 @@ class BlockWriter:
         self._data.close()
         self._index.close()
 
-    def _put(self, block: pa.Buffer, rows: int, kind: int) -> int:
+    def _put(self, block: bytes | pa.Buffer, rows: int, kind: int) -> int:
         before = self._data.size
         entry = pack(Entry(before, len(block), zlib.crc32(block), rows, schema.VERSION, kind))
         self._data.append(memoryview(block))

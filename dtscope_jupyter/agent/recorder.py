@@ -15,12 +15,10 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from dtscope_jupyter import schema
 from dtscope_jupyter.agent import capture, clock
+from dtscope_jupyter.agent.blocks import Blocks
 from dtscope_jupyter.agent.thinning import Thinning
-from dtscope_jupyter.arrays import packer
 from dtscope_jupyter.store import BlockWriter
 
 if TYPE_CHECKING:
@@ -35,7 +33,6 @@ PATIENT_S = 0.38
 _SHARE = 0.003
 _BREATH_S, _BREATH_EVERY_NS = 50e-6, 200_000
 CAPACITY = 65_536
-_PACKERS = {name: [packer(type_) for type_ in table.arrow.types] for name, table in schema.TABLES.items()}
 Row = tuple[Any, ...]
 
 
@@ -47,6 +44,7 @@ class Recorder:
         self._folder = folder
         self._rank = rank
         self._rows: dict[str, deque[Row]] = {name: deque() for name in schema.TABLES}
+        self._blocks = {name: Blocks(name) for name in schema.TABLES}
         self._writers: dict[str, BlockWriter] = {}
         self._sources: list[Callable[[bool], None]] = []
         self._thinning = Thinning(disk)
@@ -175,7 +173,7 @@ class Recorder:
         rows = self._thinning.keep(table, rows)
         if not rows:
             return
-        block = _batch(table, rows).serialize()
+        block = self._blocks[table].block(rows)
         if not self._thinning.fits(table, len(rows), len(block)):
             return
         try:
@@ -188,12 +186,3 @@ class Recorder:
             if not self._full:
                 _log.warning("dtscope: can't write to %s: %s; rows are lost and counted until there is space", self._folder, error.strerror)
             self._full.add(table)
-
-
-def _batch(table: str, rows: list[Row]) -> pa.RecordBatch:
-    """Of rows with the rank at their end; columns that they don't have, the last of the table, are null."""
-    arrow = schema.TABLES[table].arrow
-    *values, ranks = zip(*rows, strict=True)
-    columns = [pack(cells) for cells, pack in zip((ranks, *values), _PACKERS[table], strict=False)]
-    columns += [pa.nulls(len(rows), type_) for type_ in arrow.types[len(columns) :]]
-    return pa.RecordBatch.from_arrays(columns, schema=arrow)
