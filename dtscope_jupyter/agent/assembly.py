@@ -85,6 +85,7 @@ def _add_collectives(agent: Agent, steps: Steps, discovery: Discovery, faults: F
     collectives = Collectives(agent, steps.overlap, faults)
     buckets = Buckets(agent, collectives)
     discovery.on_ddp.append(buckets.adopt)
+    buckets.on_made.append(discovery.expect)
     steps.on_backward += [collectives.backward_begins, buckets.backward_begins]
     steps.on_close.append(collectives.step_closed)
     steps.gates.append(collectives.settled)
@@ -112,7 +113,7 @@ def _add_gradients(agent: Agent, steps: Steps, discovery: Discovery, buckets: Bu
     if buckets is not None:
         buckets.before_reduce.append(gradients.bucket)
         buckets.at_last.append(gradients.glance)
-        buckets.quiet_if.append(gradients.quiet)
+        buckets.quiet_if.append(gradients.goes_quiet)
     steps.on_backward.append(gradients.backward_begins)
     steps.after_backward.append(gradients.after_backward)
     steps.before_optimizer.append(gradients.before_optimizer)

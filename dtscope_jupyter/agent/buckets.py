@@ -51,6 +51,7 @@ class Buckets(Collector):
         self.before_reduce: list[Callable[[Bucket], None]] = []
         self.at_last: list[Callable[[torch.Tensor, torch.Tensor | None], None]] = []
         self.quiet_if: list[Callable[[], bool]] = []
+        self.on_made: list[Callable[[], None]] = []
         self.quiet = False
         self.collectives = collectives
         self.issued: list[Operation] = []
@@ -229,6 +230,8 @@ class _Registry:
                 return native(parameters, indices, limits, group, *args, **kwargs)
             made = native(parameters, indices, limits, seen, *args, **kwargs)
             self._keep(made, seen, placed=True)
+            for call in owner.on_made:
+                call()
             return made
 
         return reducer

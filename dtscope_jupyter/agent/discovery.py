@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds models and optimizers by their type, so that an unchanged program can be observed.
 
-The heap is looked through once, at the first backward, and again after an optimizer has shown up whose parameters are of no known model.
+The heap is looked through once, at the first backward, and again after an optimizer has shown up whose parameters are of no known model,
+or DDP was put around one anew.
 """
 
 from __future__ import annotations
@@ -47,8 +48,12 @@ class Discovery:
         known = self._parameters.get(id(first))
         if first is not None and (known is None or known() is not first):
             self._parameters[id(first)] = weakref.ref(first)
-            self._due = True
-            self._agent.progress.steady.expire()
+            self.expect()
+
+    def expect(self) -> None:
+        """Something new was made, such as a DDP model of what is known: the next backward has it looked for."""
+        self._due = True
+        self._agent.progress.steady.expire()
 
     def named(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """The user's word."""

@@ -24,6 +24,7 @@ from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.gradient_rows import GradientRows, Norms, Part
 from dtscope_jupyter.agent.parameters import Parameters, local
 from dtscope_jupyter.agent.progress import HELD
+from dtscope_jupyter.agent.steady import BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ class Gradients(Collector):
         self._part = Part()
         self._parts: deque[Part] = deque(maxlen=_MOST)
         self._buffers: list[torch.Tensor] = []
-        self._reduced = self._sparse = self._told = False
+        self._reduced = self._sparse = self._told = self._unseen = False
         self._alert = 0
         self._lessons = self._final = 0
         self._since = 0
@@ -78,6 +79,11 @@ class Gradients(Collector):
             return not self.on
         return self._final >= _FINAL_LESSONS or self._lessons > _LESSONS or not self.on
 
+    def goes_quiet(self) -> bool:
+        """`quiet` of the backward that begins, which the writing thread may not change on the way."""
+        self._unseen = self.quiet()
+        return self._unseen
+
     def _may_repeat(self) -> bool:
         """Whether the next steps need no more than their flat norm; of what, is known from here on."""
         if not self.on:
@@ -92,7 +98,8 @@ class Gradients(Collector):
         self._flats = [weakref.ref(p) for p in self.parameters.bucketed()], [weakref.ref(p) for p in rest]
         return True
 
-    def _left(self, _at: int) -> None:
+    def _left(self, at: int) -> None:
+        self._unseen = at == BACKWARD
         self._since = self.agent.progress.last_end
         self._keep(self.agent.progress.steady.squares)
 
@@ -164,7 +171,8 @@ class Gradients(Collector):
         """DDP's gradients are synchronised now; others are local, or sharded and done."""
         if not self.on or capture.here():
             return
-        if self.quiet():
+        unseen, self._unseen = self._unseen, False
+        if unseen or self.quiet():
             self._reduced, self._buffers = False, []
             if self._cost.due("flat_norm"):
                 self._part.flat.clear()

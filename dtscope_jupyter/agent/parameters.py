@@ -71,7 +71,10 @@ class Parameters:
         self._found_at, self.final = now(), False
         told = self._told_by_reducers(model)
         for name, owner, parameter in _named(model):
-            if id(parameter) in self._ids or not parameter.requires_grad:
+            known = self._ids.get(id(parameter))
+            if known is not None and id(parameter) in reduced:
+                self._reduced.add(known)
+            if known is not None or not parameter.requires_grad:
                 continue
             number = len(self.ready)
             self.ready.append(0)
@@ -106,7 +109,9 @@ class Parameters:
         return set().union(*(reducer.told for reducer in found))
 
     def _hook(self, number: int, parameter: torch.Tensor) -> None:
-        self._handles.append(parameter.register_post_accumulate_grad_hook(_stamp(self.ready, number)))
+        """Autograd refuses one that is frozen for now; it has no gradient either."""
+        if parameter.requires_grad:
+            self._handles.append(parameter.register_post_accumulate_grad_hook(_stamp(self.ready, number)))
 
     def take(self, *, wanted: bool) -> list[int]:
         """The times since the last call, by number; 0 where no gradient came, or where they are not `wanted` and take effort."""

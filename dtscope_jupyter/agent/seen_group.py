@@ -98,7 +98,7 @@ class SeenGroup(ProcessGroup):
     def _anchored(self, owner: Buckets) -> bool:
         """Whether a hook tells when the last bucket is about to be reduced; it comes once buckets stay as they are."""
         last = self._layout.last
-        if self._anchor is None and last is not None:
+        if self._anchor is None and last is not None and last.requires_grad:
             group, wait = weakref.ref(self), owner.collectives.host_wait
             hook = _nearing_on_host(group, wait, Glimpse(last)) if self._on_host else _nearing(group)
             self._anchor = last.register_post_accumulate_grad_hook(hook)

@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that change what they train on the way, where one step in 16 is looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import agent_ranks
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ranks import Ranks
+
+_PROGRAM = """
+network = torch.nn.Sequential(*[torch.nn.Linear(48, 48) for _ in range(4)])
+first, last = network[0].requires_grad_, network[3].requires_grad_
+def wrap(**options):
+    return DDP(network, bucket_cap_mb=0.02, **options)
+def trained():
+    return [p for p in network.parameters() if p.requires_grad]
+norms = []
+def train():
+    optimizer.zero_grad()
+    model(torch.randn(8, 48)).square().mean().backward()
+    norms.append(torch.stack([p.grad.double().norm() for p in network.parameters() if p.grad is not None]).norm().item())
+    optimizer.step()
+"""
+
+
+def _run(ranks: Ranks, folder: Path, loop: str) -> agent_ranks.Recorded:
+    recorded = agent_ranks.run(ranks, _PROGRAM + loop + "value = norms", 2, folder=folder, budget=0.0001)
+    for rank, norms in enumerate(recorded.values):
+        assert not (recorded.of("notes", rank)["kind"] == "collector").any(), "a collector is in trouble"
+        steps = recorded.of("steps", rank)
+        assert steps["step"].tolist() == list(range(len(norms)))
+        assert steps["synced_norm"].to_numpy() == pytest.approx(norms, rel=1e-5)
+    return recorded
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_parameters_that_are_frozen_for_a_while(ranks: Ranks, tmp_path: Path, early: bool) -> None:  # noqa: FBT001
+    """Autograd refuses a hook on these; before the first quiet backward, and after it."""
+    loop = f"""
+model = wrap(find_unused_parameters=True)
+optimizer = torch.optim.SGD(trained(), lr=1e-3)
+for number in range(112):
+    first(not {4 if early else 70} <= number < 90)
+    train()
+"""
+    gradients = _run(ranks, tmp_path, loop).of("gradients", 0)
+    ready = gradients[gradients["ready_ns"].notna()]
+    assert set(ready["parameter_id"][ready["step"] == 80]) == set(range(2, 8))
+    assert set(ready["parameter_id"][ready["step"] == 96]) == set(range(8))
+
+
+@pytest.mark.parametrize(
+    "anew", ["optimizer.add_param_group({'params': list(network[3].parameters())})", "optimizer = torch.optim.SGD(trained(), lr=1e-3)"]
+)
+def test_a_model_that_is_wrapped_anew(ranks: Ranks, tmp_path: Path, anew: str) -> None:
+    """It trains more from then on; the optimizer is known already, or its first parameters are."""
+    loop = f"""
+last(False)
+model = wrap()
+optimizer = torch.optim.SGD(trained(), lr=1e-3)
+for _ in range(70):
+    train()
+last(True)
+model = wrap()
+{anew}
+for _ in range(42):
+    train()
+"""
+    recorded = _run(ranks, tmp_path, loop)
+    assert recorded.of("parameters", 0)["parameter_id"].tolist() == list(range(8))
+    gradients = recorded.of("gradients", 0)
+    assert set(gradients["parameter_id"][gradients["step"] == 96]) == set(range(8))
+
+
+def test_a_closer_look_that_is_called_for_in_the_midst_of_a_backward(ranks: Ranks, tmp_path: Path) -> None:
+    """The writing thread may find something not finite at any time; a backward that went by unseen keeps its norm."""
+    loop = """
+model = wrap()
+optimizer = torch.optim.SGD(trained(), lr=1e-3)
+handle = network[2].weight.register_hook(lambda _: armed.gradients._be_alert() if len(norms) in (55, 75, 106) else None)
+for _ in range(112):
+    train()
+"""
+    _run(ranks, tmp_path, loop)
