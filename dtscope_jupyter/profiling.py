@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import launch, places, rundir, stage
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.launch import values
 from dtscope_jupyter.launch.tail import Tail
 from dtscope_jupyter.supervision import Watch
 from dtscope_jupyter.view.text import count
@@ -142,6 +143,8 @@ class Profile:
 
     def _conclude(self, state: str, namespace: dict[str, Any], place: str | None) -> None:
         for note in self.job.notes:
+            stage.say(note)
+        if self.job.failure is not None and (note := values.left_behind(self.job.failure.reason, namespace)):
             stage.say(note)
         try:
             namespace.update(self.job.results())

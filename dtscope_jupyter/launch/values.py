@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import types
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 HUGE_BYTES = 50 * 2**20
 """From here on a pushed value is worth a warning: every rank gets its own copy each time."""
-
+_NO_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
+_SHELLS = ("In", "Out", "get_ipython", "exit", "quit", "open")
+"""Names that IPython puts into every notebook."""
 
 labels: dict[str, str] = {}
 """File names that code gets in this process in place of those it was compiled with elsewhere."""
@@ -75,6 +78,16 @@ def collect(names: list[str], namespace: dict[str, Any]) -> dict[str, Any]:
         if name not in namespace:
             raise DtscopeError(f"--push {name}: no such name in the notebook: define it in a cell that has run, or leave it out")
     return {name: namespace[name] for name in names}
+
+
+def left_behind(reason: str, namespace: dict[str, Any]) -> str | None:
+    """One line where a rank failed for want of a name that the notebook has: what to do; else None."""
+    match = _NO_NAME.match(reason)
+    if match is None or match[1] not in namespace or match[1] in _SHELLS or match[1].startswith("_"):
+        return None
+    name = match[1]
+    remedy = "import it in the cell" if isinstance(namespace[name], types.ModuleType) else f"give it to them with --push {name}"
+    return f"the notebook has a {name}, but ranks are processes of their own and know only the cell: {remedy}"
 
 
 def pack_named(values: dict[str, Any]) -> Packed:

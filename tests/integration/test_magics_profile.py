@@ -123,6 +123,12 @@ class TestFailure:
         assert "interactiveshell.py" not in output
         assert len(session.current().run.table("steps")) == 16
 
+    def test_a_name_that_only_the_notebook_has_is_hinted_at(self, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+        shell.user_ns["rate"] = 0.1
+        assert shell.run_cell("%%dtscope profile -n 1\nprint(rate)").error_in_exec is not None
+        remedy = "ranks are processes of their own and know only the cell: give it to them with --push rate\n"
+        assert capsys.readouterr().err.endswith(f"dtscope: the notebook has a rate, but {remedy}")
+
     def test_a_pulled_name_that_was_never_set_is_one_line_and_the_rest_comes(self, shell: InteractiveShell) -> None:
         error = shell.run_cell("%%dtscope profile -n 1 --pull here,absent\nhere = 5").error_in_exec
         assert type(error) is UsageError

@@ -164,6 +164,24 @@ class TestScene:
         call = scene(ddp(late=2), Diagnosis([late], [0, 1, 2, 3], 12, 100.0)).calls[0]
         assert (call.last, call.late_ms, call.lost_ms) == (2, 20.0, 60.0)
 
+    @pytest.mark.parametrize(("steps", "chosen"), [((3, 4), 3), ((5,), 7)])
+    def test_shows_a_timed_step_of_a_finding_that_costs_little(self, steps: tuple[int, ...], chosen: int) -> None:
+        little = Finding("straggler", "compute", (1,), Severity.INFO, 0.9, 0.1, steps, {}, "", "")
+        given = counted(12)
+        for row in given["collectives"]:
+            row["end_ns"] += 1_000_000 * (row["rank"] == 0 and row["step"] == 11)
+        found = scene(rows(**given), Diagnosis([little], [0, 1], 12, 100.0))
+        assert found.chosen is not None
+        assert found.chosen.step == chosen
+
+    def test_of_ranks_that_exchange_nothing_says_so_and_not_that_they_agree(self) -> None:
+        rows_of = [{**row, "synced_norm": 1.0} for row in two_ranks()["steps"]]
+        found = scene(rows(steps=rows_of), Diagnosis([], [0, 1], 3, 90.0))
+        assert (found.alone, found.agree) == (True, None)
+        assert "each rank trained by itself" in headline(found)[1]
+        one = scene(rows(steps=[row for row in rows_of if row["rank"] == 0]), None)
+        assert measured(one) == "No communication with times was seen."
+
     def test_leaves_out_a_step_that_never_ended(self) -> None:
         given = ddp(2, 4)
         begun = {"rank": 0, "step": 4, "seq": 4, "process_group": "0", "operation": "all_reduce", "source": "host",

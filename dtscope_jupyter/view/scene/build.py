@@ -64,6 +64,7 @@ class Scene:
     ended: str = ""
     remarks: tuple[str, ...] = ()
     median_ms: float = float("nan")
+    alone: bool = False
 
     @property
     def blamed(self) -> list[int]:
@@ -79,7 +80,7 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
     by_step = _whole(overlap_of(acts, ("rank", "step"), tables["steps"]), tables["steps"])
     exposed = matrix(by_step, "exposed_ms")
     findings = None if diagnosis is None else list(diagnosis.findings)
-    chosen = telling_step(exposed, _blamed_steps(findings))
+    chosen = telling_step(exposed, _blamed_steps(findings, exposed))
     by_rank = by_step if len(by_step) else overlap_of(acts, ("rank",), tables["steps"])
     times = step_times(tables)
     mean = numbers(by_rank, _waited(tables, by_step), times)
@@ -111,7 +112,13 @@ def scene(tables: Mapping[str, pa.Table], diagnosis: Diagnosis | None) -> Scene:
         ended=diagnosis.ended if diagnosis else "",
         remarks=diagnosis.remarks if diagnosis else (),
         median_ms=diagnosis.step_ms if diagnosis else float("nan"),
+        alone=len(ranks) > 1 and _apart(tables),
     )
+
+
+def _apart(tables: Mapping[str, pa.Table]) -> bool:
+    """Whether ranks recorded steps and no sign of each other."""
+    return len(tables["steps"]) > 0 and not any(len(tables[name]) for name in ("collectives", "groups", "spans"))
 
 
 def _waited(tables: Mapping[str, pa.Table], by_step: pd.DataFrame) -> pd.DataFrame:
@@ -122,9 +129,15 @@ def _waited(tables: Mapping[str, pa.Table], by_step: pd.DataFrame) -> pd.DataFra
     return each.groupby("rank")[["wait_ms", "times_last"]].sum().reset_index()
 
 
-def _blamed_steps(findings: list[Finding] | None) -> list[int] | None:
-    costly = [f for f in findings or [] if f.severity in _COSTS]
-    return list(costly[0].steps) if costly else None
+def _blamed_steps(findings: list[Finding] | None, exposed: Matrix) -> list[int] | None:
+    """The steps of the finding that the headline tells; where it costs little, those with times or None."""
+    if not findings:
+        return None
+    costly = [f for f in findings if f.severity in _COSTS]
+    if costly:
+        return list(costly[0].steps)
+    timed = {exposed.steps[place] for place in np.flatnonzero(exposed.timed.any(axis=0))} if exposed.steps else set()
+    return [step for step in findings[0].steps if step in timed] or None
 
 
 def _whole(by_step: pd.DataFrame, steps: pa.Table) -> pd.DataFrame:
@@ -157,9 +170,11 @@ def _total(tables: Mapping[str, pa.Table]) -> float:
 
 
 def _agree(tables: Mapping[str, pa.Table], findings: Iterable[Finding]) -> bool | None:
-    """Whether every step's synchronised norm is the same on all ranks, to rounding; None where fewer than two tell."""
+    """Whether every step's synchronised norm is the same on all ranks, to rounding; None where fewer than two tell or none met."""
     if any((each.kind, each.cause) == ("desync", "values") for each in findings):
         return False
+    if _apart(tables):
+        return None
     steps = tables["steps"].select(["rank", "step", "synced_norm"]).to_pandas().dropna()
     norms = steps.groupby("step")["synced_norm"].agg(["min", "max", "count"])
     norms = norms[(norms["count"] > 1) & np.isfinite(norms["max"])]

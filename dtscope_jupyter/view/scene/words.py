@@ -13,6 +13,11 @@ from dtscope_jupyter.view.text import count, duration, significant
 if TYPE_CHECKING:
     from dtscope_jupyter.view.scene.build import Scene
 
+_ALONE = (
+    "No communication was recorded: unless --collect leaves out collectives, each rank trained by itself. "
+    "To train one model together call init_process_group() and wrap the model in DistributedDataParallel or fully_shard."
+)
+
 
 def headline(scene: Scene) -> tuple[str, str, str]:
     """The sentence, the line under it, and the severity: info, warning, critical, or none. How a run went wrong comes first."""
@@ -53,7 +58,7 @@ def measured(scene: Scene) -> str:
     exposed, weight = float(numbers["exposed_ms"].mean()), numbers["comm_ms"].where(numbers["overlap_ratio"].notna())
     ratio = float((numbers["overlap_ratio"] * weight).sum() / weight.sum()) if weight.sum() > 0 else math.nan
     if not math.isfinite(exposed) or not (float(numbers["comm_ms"].sum()) > 0 or scene.exposed.estimated.any()):
-        return "No communication with times was seen." if scene.ranks else ""
+        return (_ALONE if scene.alone else "No communication with times was seen.") if scene.ranks else ""
     step = float(numbers["step_ms"].mean())
     share = f", {significant(100 * exposed / step)} % of a step of {duration(step)}{_median(scene)}" if step > 0 else ""
     hidden = f"; overlap ratio {ratio:.2f}" if math.isfinite(ratio) else ""
