@@ -144,8 +144,8 @@ class Profile:
     def _conclude(self, state: str, namespace: dict[str, Any], place: str | None) -> None:
         for note in self.job.notes:
             stage.say(note)
-        if self.job.failure is not None and (note := values.left_behind(self.job.failure.reason, namespace)):
-            stage.say(note)
+        if self.job.failure is not None and (hint := values.left_behind(self.job.failure.reason, namespace)):
+            stage.say(hint)
         try:
             namespace.update(self.job.results())
             self._report(place)
