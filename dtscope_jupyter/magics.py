@@ -9,6 +9,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.completer import SimpleCompletion, context_matcher
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 
@@ -17,6 +18,7 @@ from dtscope_jupyter.errors import DtscopeError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from IPython.core.completer import CompletionContext, SimpleMatcherResult
     from IPython.core.interactiveshell import InteractiveShell
 
 _COMMANDS = ("%dtscope", "%%dtscope")
@@ -68,8 +70,7 @@ def load(shell: InteractiveShell) -> None:
     if "dtscope" in shell.magics_manager.magics["line"]:
         return
     shell.register_magics(DtscopeMagics)
-    for command in _COMMANDS:
-        shell.set_hook("complete_command", _complete, str_key=command)
+    shell.Completer.custom_matchers.append(_complete)
     shell.input_transformers_cleanup.append(_ask_help)
     _preparing.start(_prepare)
 
@@ -82,9 +83,8 @@ def unload(shell: InteractiveShell) -> None:
     session.close()
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("dtscope", None)
-    dispatcher = shell.strdispatchers["complete_command"]
-    for command in _COMMANDS:
-        dispatcher.strs.pop(command, None)
+    if _complete in shell.Completer.custom_matchers:
+        shell.Completer.custom_matchers.remove(_complete)
     if _ask_help in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(_ask_help)
 
@@ -117,10 +117,15 @@ def _prepare() -> None:
             importlib.import_module(f"dtscope_jupyter.{name}")
 
 
-def _complete(_: InteractiveShell, event: Any) -> list[str]:
+@context_matcher()  # type: ignore[untyped-decorator] # IPython types it not
+def _complete(context: CompletionContext) -> SimpleMatcherResult:
+    """Subcommands, options and their values alone: Python's keywords, which jedi offers as well, mean nothing here."""
     from dtscope_jupyter import arguments
 
-    return arguments.complete(event.text_until_cursor.lstrip())
+    line = context.text_until_cursor.lstrip()
+    magic, blank, _ = line.partition(" ")
+    found = arguments.complete(line) if blank and magic in _COMMANDS else []
+    return {"completions": [SimpleCompletion(text, type="magic") for text in found], "suppress": True, "ordered": True}
 
 
 def _ask_help(lines: list[str]) -> list[str]:

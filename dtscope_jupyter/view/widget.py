@@ -11,6 +11,8 @@ from typing import Any
 import anywidget
 import traitlets
 
+from dtscope_jupyter.view.text import count
+
 STATIC = Path(__file__).parents[1] / "static"
 
 
@@ -37,8 +39,9 @@ class Panels(anywidget.AnyWidget):
         _hear_beside_cells(self.comm)
 
     def __repr__(self) -> str:
-        """The same in every session."""
-        return f"Panels(world_size={self._world_size}, panel={self.panel or 'all'!r})"
+        """What stands in the notebook where no kernel is; the same in every session."""
+        ranks = "" if self._world_size is None else f" of {count(self._world_size, 'rank')}"
+        return f"dtscope: panels{ranks}{self.panel and f', {self.panel}'} (shown while the kernel runs)"
 
 
 def _hear_beside_cells(comm: Any) -> None:

@@ -187,7 +187,7 @@ class TestSaved:
         assert "widgets" not in notebook["metadata"]
         assert any("image/png" in output.get("data", {}) for output in outputs)
         widgets = [output["data"] for output in outputs if "application/vnd.jupyter.widget-view+json" in output.get("data", {})]
-        assert ["".join(data["text/plain"]) for data in widgets] == ["Panels(world_size=2, panel='all')"]
+        assert ["".join(data["text/plain"]) for data in widgets] == ["dtscope: panels of 2 ranks (shown while the kernel runs)"]
         copy = jupyterlab.root / f"{tmp_path.name}-copy.ipynb"
         copy.write_text(json.dumps(json.loads(path.read_text()) | {"metadata": {}}))
         fresh = chromium.new_page()

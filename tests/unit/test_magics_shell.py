@@ -16,7 +16,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.error import UsageError
 
-from dtscope_jupyter import overviews, rundir, session
+from dtscope_jupyter import arguments, overviews, rundir, session
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -157,6 +157,12 @@ class TestCompletion:
         with provisionalcompleter():
             found: list[Any] = [one.text for one in shell.Completer.completions(text, len(text))]
         assert expected in found
+
+    def test_it_offers_no_keyword_of_python_and_elsewhere_nothing_of_ours(self, shell: InteractiveShell) -> None:
+        with provisionalcompleter():
+            found, other = ({one.text for one in shell.Completer.completions(text, len(text))} for text in ("%dtscope ", "x = 1\nim"))
+        assert found == set(arguments.SUBCOMMANDS)
+        assert "import" in other
 
 
 class TestLoading:

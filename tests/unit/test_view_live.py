@@ -320,7 +320,7 @@ class TestRanks:
 class TestView:
     def test_text_is_the_same_in_every_session(self, folder: Path) -> None:
         view = LiveView(folder, world_size=2, title="run")
-        assert repr(view) == "Panels(world_size=2, panel='all')"
+        assert repr(view) == "dtscope: panels of 2 ranks (shown while the kernel runs)"
         assert view._repr_mimebundle_()[0]["text/plain"] == repr(view)
 
     def test_one_panel_of_a_finished_run(self) -> None:
