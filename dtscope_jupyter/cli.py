@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LINES = 20
+_REPORT = (
+    "Exits with 0 whatever was found, with 2 where nothing could be read; what could not be read is told on stderr. The JSON is "
+    "described by docs/report.schema.json; to fail a test on findings use dts.expect(dts.open(PATH)).no_findings()."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +112,7 @@ def parser() -> ArgumentParser:
     made.add_argument("--version", action="version", version=__version__)
     commands = made.add_subparsers(required=True, metavar="COMMAND")
 
-    report = commands.add_parser("report", help="findings of a run, or of traces and dumps")
+    report = commands.add_parser("report", help="findings of a run, or of traces and dumps", description=_REPORT)
     report.add_argument("paths", nargs="+", metavar="PATH", help=READABLE)
     report.add_argument("--json", action="store_true", help="as JSON")
     report.set_defaults(run=_report)
