@@ -53,6 +53,9 @@ ADVICE = {
     "unknown": "Take stacks and a Flight Recorder dump of every rank: `%dtscope capture stacks` and `capture flight_recorder`.",
 }
 
+UNSEEN = f"While it hangs, attach to it and take its stack (`%dtscope capture stacks`): {ADVICE['host_stuck'].partition(': ')[2]}"
+"""Of a run whose host is stuck where nobody took its stack yet; a dump has none, and its process is gone."""
+
 
 @dataclass
 class _Graph:
@@ -246,6 +249,6 @@ def _finding(evidence: Evidence, stuck: list[Pending], ranks: tuple[int, ...], c
         cost_ms=0.0,
         steps=(),
         evidence=told,
-        advice=ADVICE[cause],
+        advice=UNSEEN if cause == "host_stuck" and not lines and len(evidence.tables["steps"]) else ADVICE[cause],
         sentence=text,
     )

@@ -130,6 +130,15 @@ def test_a_hang_names_who_is_missing(cause: str, ranks: tuple[int, ...]) -> None
 def test_a_stuck_host_is_named_with_its_line() -> None:
     (finding,) = diagnose(simulate.run(4, 12, [Fault("hang", "host_stuck", (3,), first=5)])).findings
     assert "train.py:77" in finding.sentence
+    assert finding.advice.startswith("Look at the stack: the host waits for")
+
+
+def test_of_a_stuck_host_without_a_stack_one_is_asked_for() -> None:
+    tables = simulate.run(4, 12, [Fault("hang", "host_stuck", (3,), first=5)])
+    unseen = tables["host"].filter(pa.compute.not_equal(tables["host"]["kind"], "stack"))
+    (finding,) = diagnose({**tables, "host": unseen}).findings
+    assert "train.py" not in finding.sentence
+    assert finding.advice.startswith("While it hangs, attach to it and take its stack (`%dtscope capture stacks`): the host waits for")
 
 
 def test_a_collective_is_overdue_after_five_seconds() -> None:

@@ -179,6 +179,7 @@ class TestScene:
         found = scene(rows(steps=rows_of), Diagnosis([], [0, 1], 3, 90.0))
         assert (found.alone, found.agree) == (True, None)
         assert "each rank trained by itself" in headline(found)[1]
+        assert headline(found)[2] == "info"
         one = scene(rows(steps=[row for row in rows_of if row["rank"] == 0]), None)
         assert measured(one) == "No communication with times was seen."
 

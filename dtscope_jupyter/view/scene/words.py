@@ -24,7 +24,7 @@ def headline(scene: Scene) -> tuple[str, str, str]:
     if scene.ended:
         return _ended(scene)
     if not scene.findings:
-        return _calm(scene), measured(scene), "none"
+        return _calm(scene), measured(scene), "info" if scene.alone else "none"
     top = scene.findings[0]
     if top.kind == "insufficient_data":
         return top.sentence, top.advice, str(top.severity)
