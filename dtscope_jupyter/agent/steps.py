@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 import weakref
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -288,7 +289,8 @@ class Steps(Collector):
         if marks.counted:
             self.untimed[step] = marks.waited
         if marks.squares:
-            self.norms[step] = math.sqrt(sum(value for squares in marks.squares for value in squares.reshape(-1).tolist()))
+            values = chain.from_iterable(squares.tolist() if squares.dim() else (squares.item(),) for squares in marks.squares)
+            self.norms[step] = math.sqrt(sum(values))
             for call in self.on_norm:
                 call(self.norms[step])
         backward, optimizer = (marks.backward_start, marks.backward_end), (marks.optimizer_start, marks.end)

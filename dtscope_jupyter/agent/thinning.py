@@ -10,6 +10,8 @@ from typing import Any
 
 _FINEST = ("spans", "gradient_tiles", "gradients")
 _FINE = ("collectives", "host")
+_PLENTY = 0.5
+"""Below this share every row is kept."""
 _COARSE_FROM = 0.9
 """From this share on, each halving of the room that is left quarters the steps that are kept: a run may go on for long."""
 _RESERVE = 65_536
@@ -25,11 +27,11 @@ class Thinning:
         self.counts: Counter[str] = Counter()
         self._allowance = allowance
         self._for_rows = allowance - min(_RESERVE, allowance // 20)
+        self._plenty = int(_PLENTY * self._for_rows)
 
     def keep(self, table: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The rows to write; whole steps are left out, the same on every rank (their first column is the step)."""
-        every = self._every(table)
-        if every == 1:
+        if self.used < self._plenty or (every := self._every(table)) == 1:
             return rows
         kept = [row for row in rows if every and (row[0] or 0) % every == 0]
         self.counts[table] += len(rows) - len(kept)
@@ -48,7 +50,7 @@ class Thinning:
             return int(self.used < self._allowance)
         share = self.used / self._for_rows
         if table in _FINEST:
-            return _stage(share, ((0.5, 1), (0.75, 8), (0.9, 64)))
+            return _stage(share, ((_PLENTY, 1), (0.75, 8), (0.9, 64)))
         if table in _FINE:
             return _stage(share, ((0.75, 1), (0.9, 8), (0.98, 64)))
         return 1 if share < _COARSE_FROM else _halvings(share)
