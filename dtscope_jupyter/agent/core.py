@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dtscope_jupyter import __version__, rundir
-from dtscope_jupyter.agent import clock, control, groups
+from dtscope_jupyter.agent import clock, control, groups, switching
 from dtscope_jupyter.agent.cost import Cost
 from dtscope_jupyter.agent.progress import Progress
 from dtscope_jupyter.agent.recorder import Recorder
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from dtscope_jupyter.agent.window import Window
 
 _log = logging.getLogger(__name__)
-_SWITCH_S = 1e-4
 
 
 class Agent:
@@ -171,12 +170,11 @@ class Agent:
 
     def _switch(self, *, on: bool) -> None:
         """Hooks in, or out; `hooks_ms` tells how long that took."""
-        begin, interval = clock.now(), sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_S)  # the training thread keeps the interpreter's lock for so long where we had to let it go
-        for name, collector in self.collectors.items():
-            collector.on = on
-            self._guard(name, collector.start if on else collector.stop)
-        sys.setswitchinterval(interval)
+        begin = clock.now()
+        with switching.short():  # the training thread keeps the interpreter's lock for so long where we had to let it go
+            for name, collector in self.collectors.items():
+                collector.on = on
+                self._guard(name, collector.start if on else collector.stop)
         self.hooks_ms = (clock.now() - begin) / 1e6
 
     def _guard(self, name: str, call: Callable[[], Any]) -> None:

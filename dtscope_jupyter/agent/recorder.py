@@ -16,7 +16,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import schema
-from dtscope_jupyter.agent import capture, clock
+from dtscope_jupyter.agent import capture, clock, switching
 from dtscope_jupyter.agent.blocks import Blocks
 from dtscope_jupyter.agent.thinning import Thinning
 from dtscope_jupyter.store import BlockWriter
@@ -31,7 +31,6 @@ _LONGEST_S = 0.18
 """A rank that is killed loses its last 200 ms at most."""
 PATIENT_S = 0.38
 _SHARE = 0.003
-_BREATH_S, _BREATH_EVERY_NS = 50e-6, 200_000
 CAPACITY = 65_536
 Row = tuple[Any, ...]
 
@@ -42,6 +41,7 @@ class Recorder:
     def __init__(self, folder: Path, rank: int, disk: int) -> None:
         """`folder` exists and holds no tables yet."""
         self._folder = folder
+        self._heart = str(folder / "rank.json")
         self._rank = rank
         self._rows: dict[str, deque[Row]] = {name: deque() for name in schema.TABLES}
         self._blocks = {name: Blocks(name) for name in schema.TABLES}
@@ -54,7 +54,6 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._full: set[str] = set()
-        self._breathed = 0
         self.thread_s = 0.0
         self.longest_s = _LONGEST_S
         self.on_failure: Callable[[Callable[[bool], None], Exception], None] = self._note_failure
@@ -107,16 +106,13 @@ class Recorder:
         with self._flushing:
             if self._closed:
                 return
-            self._breathed = clock.now()
             with capture.between() as free:
                 for drain in tuple(self._sources) if free or final else ():
                     self._ask(drain, final=final)
-                    self._breathe(final=final)
             self._count_losses()
             for table, rows in self._rows.items():
                 if rows:
                     self._write(table, [rows.popleft() for _ in range(len(rows))])
-                    self._breathe(final=final)
 
     def _ask(self, drain: Callable[[bool], None], *, final: bool) -> None:
         """One that fails is asked no more, and keeps nobody else's rows back."""
@@ -147,8 +143,9 @@ class Recorder:
         while not self._wake.wait(period):
             before = time.thread_time()
             try:
-                self.flush()
-                os.utime(self._folder / "rank.json")
+                with switching.short():
+                    self.flush()
+                os.utime(self._heart)
             except FileNotFoundError:
                 pass
             except Exception as error:  # noqa: BLE001 # it is logged, and training goes on
@@ -156,12 +153,6 @@ class Recorder:
                 self.note("warning", "recorder", text=f"{type(error).__name__}: {error}")
             self.thread_s = time.thread_time()
             period = min(max((self.thread_s - before) / _SHARE, PERIOD_S), self.longest_s)
-
-    def _breathe(self, *, final: bool) -> None:
-        """Lets go of the interpreter's lock now and then, so that a backward's hooks never wait for a whole flush."""
-        if not final and clock.now() - self._breathed > _BREATH_EVERY_NS:
-            time.sleep(_BREATH_S)
-            self._breathed = clock.now()
 
     def _count_losses(self) -> None:
         for kind, counter in (("dropped", self._dropped), ("thinned", self._thinning.counts)):
