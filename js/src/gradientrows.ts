@@ -118,8 +118,12 @@ function rowsAt(places: TableStore[], at: ReadonlyMap<number, number>, steps: Re
   return [...rows.values()];
 }
 
-/** The flat norm of synchronised gradients by rank, at the newest step up to `step` that every known rank has; null without. */
+/**
+ * The flat norm of synchronised gradients by rank, at the newest step up to `step` that every known rank has; null without, or where
+ * nothing synchronised them.
+ */
 export function syncedNorms({ tables }: Source, step: number): { step: number; norms: Map<number, number> } | null {
+  if (!(tables.collectives.total || tables.groups.total || tables.spans.total)) return null;
   const found = new Map<number, Map<number, number>>();
   for (const { columns: c, length, minStep, maxStep } of tables.steps.segments) {
     if (minStep > step || maxStep < step - MANY_STEPS) continue;

@@ -2,8 +2,40 @@
 // SPDX-License-Identifier: Apache-2.0
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { blank, Pool, type Rows } from "../src/decode";
 import { gradientHit, HIGH, scaleOf, TOP } from "../src/gradientdraw";
+import { syncedNorms } from "../src/gradientrows";
 import { foldTo, type GradientRow, linesBy, tree, values, verdicts, visible } from "../src/gradients";
+import { newTables } from "../src/store";
+import type { Spec } from "../src/tables";
+
+/** Rows of a table of two ranks' step 3, with these columns besides. */
+function rowsOf(spec: Spec, more: Record<string, number[]>): Rows {
+  const given: Record<string, number[]> = { rank: [0, 1], step: [3, 3], ...more };
+  const [columns, lists]: [Rows["columns"], Rows["lists"]] = [{}, {}];
+  for (const [name, kind] of Object.entries(spec)) {
+    if (kind === "list") lists[name] = [null, null];
+    else columns[name] = blank(kind, 2);
+    given[name]?.forEach((value, i) => {
+      columns[name][i] = value;
+    });
+  }
+  return { length: 2, columns, lists };
+}
+
+describe("norms over all synchronised gradients", () => {
+  it("are none while nothing is known that synchronises them", () => {
+    const tables = newTables();
+    const source = { tables, pool: new Pool(), fetched: () => null };
+    tables.steps.append(rowsOf(tables.steps.spec, { synced_norm: [2, 3] }));
+    expect(syncedNorms(source, 3)).toBeNull();
+    tables.groups.append(rowsOf(tables.groups.spec, {}));
+    expect([...syncedNorms(source, 3)!.norms]).toEqual([
+      [0, 2],
+      [1, 3],
+    ]);
+  });
+});
 
 describe("gradients", () => {
   const names = [
