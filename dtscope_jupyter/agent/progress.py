@@ -272,7 +272,7 @@ class Progress:
         """CPU time of the training thread since the last call; 0 where that is not known."""
         thread, before = threading.get_ident(), self._cpu
         self._cpu = (thread, time.thread_time_ns())
-        return self._cpu[1] - before[1] if before[0] == thread else 0
+        return max(self._cpu[1] - before[1], 0) if before[0] == thread else 0  # a thread may have the number of one that is gone
 
     def _stale(self, current: Segment, *, reset: bool, updated: bool) -> bool:
         if self.optimizers_alive:

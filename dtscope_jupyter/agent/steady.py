@@ -147,7 +147,7 @@ class Steady:
 
     def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> bool:
         """An outermost step of the optimizer."""
-        if self.at != AFTER or self.left <= 0 or self._optimizer() is not optimizer:
+        if self.at != AFTER or self.left <= 0 or self._optimizer() is not optimizer or get_ident() != self._thread:
             return self.leave()
         if len(self.ends) == self._norm_at:
             self.squares += self.norm(1)
@@ -164,7 +164,8 @@ class Steady:
         queue = self._queue, progress.queue.read()
         waited = self.host_wait is not None and self.host_wait.step == progress.step
         times = start, end, self._backward_start, self._backward_end, self.optimizer_start
-        marks = Marks(*times, cpu - self._cpu, queue, bool(self._expected), waited, self.squares)
+        used = max(cpu - self._cpu, 0)  # a thread may have the number of one that is gone
+        marks = Marks(*times, used, queue, bool(self._expected), waited, self.squares)
         progress.closed.append((progress.step, marks))
         self._last_end, self._cpu, self._queue, self.squares = end, cpu, queue[1], []
         self._fresh = self._next = self._told = 0

@@ -89,3 +89,27 @@ for _ in range(112):
     train()
 """
     _run(ranks, tmp_path, loop)
+
+
+def test_training_that_moves_between_threads(ranks: Ranks, tmp_path: Path) -> None:
+    """A thread's CPU time says nothing of another's, which may have the number of one that is gone."""
+    loop = """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+model = wrap()
+optimizer = torch.optim.SGD(trained(), lr=1e-3)
+for count in (67, 23):
+    thread = Thread(target=lambda: [train() for _ in range(count)])
+    thread.start()
+    thread.join()
+step = torch.optim.SGD.step
+with ThreadPoolExecutor(1) as other:
+    other.submit(lambda: [torch.randn(300, 300) @ torch.randn(300, 300) for _ in range(40)]).result()
+    optimizer.step = lambda: other.submit(lambda: step(optimizer)).result() if len(norms) % 3 else step(optimizer)
+    for _ in range(32):
+        train()
+"""
+    steps = _run(ranks, tmp_path, loop).of("steps", 0)
+    used, length = steps["thread_cpu_ms"], (steps["end_ns"] - steps["start_ns"]) / 1e6
+    assert used[:90].notna().mean() > 0.9
+    assert ((used > 0) & (used < length + 1) | used.isna()).all()
