@@ -14,6 +14,7 @@ import torch
 from dtscope_jupyter.agent import signals
 from dtscope_jupyter.agent.buckets import Buckets
 from dtscope_jupyter.agent.collectives import Collectives
+from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.core import Agent
 from dtscope_jupyter.agent.device_host import DeviceHost
 from dtscope_jupyter.agent.devices import Devices
@@ -28,7 +29,6 @@ from dtscope_jupyter.agent.tile_collector import TileCollector
 from dtscope_jupyter.agent.window import Window
 
 if TYPE_CHECKING:
-    from dtscope_jupyter.agent.collector import Collector
     from dtscope_jupyter.agent.config import Config
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,8 @@ def _collectors(agent: Agent) -> None:
 
 def _add(agent: Agent, name: str, collector: Collector) -> None:
     agent.collectors[name] = collector
-    agent.drains.append(collector.drain)
+    if type(collector).drain is not Collector.drain:
+        agent.drains.append(collector.drain)
 
 
 def _add_collectives(agent: Agent, steps: Steps, discovery: Discovery, faults: Faults | None) -> Buckets:

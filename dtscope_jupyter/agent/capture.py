@@ -4,28 +4,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from dtscope_jupyter.agent.patches import Patches
 
 _capturing = threading.Lock()
 
 
-@contextlib.contextmanager
-def between() -> Iterator[bool]:
-    """Whether no graph is being captured; none begins within the block then."""
-    free = _capturing.acquire(blocking=False)
-    try:
-        yield free
-    finally:
-        if free:
+class Between:
+    """`with between as free`: whether no graph is being captured; none begins within the block then. One a thread."""
+
+    def __init__(self) -> None:
+        """Asks for nothing yet."""
+        self._free = False
+
+    def __enter__(self) -> bool:
+        self._free = _capturing.acquire(blocking=False)
+        return self._free
+
+    def __exit__(self, *_: object) -> None:
+        if self._free:
             _capturing.release()
 
 

@@ -171,7 +171,7 @@ class Agent:
     def _switch(self, *, on: bool) -> None:
         """Hooks in, or out; `hooks_ms` tells how long that took."""
         begin = clock.now()
-        with switching.short():  # the training thread keeps the interpreter's lock for so long where we had to let it go
+        with switching.short:  # the training thread keeps the interpreter's lock for so long where we had to let it go
             for name, collector in self.collectors.items():
                 collector.on = on
                 self._guard(name, collector.start if on else collector.stop)

@@ -56,12 +56,14 @@ class Overlap:
 
     def of(self, start: int, end: int, step: int = -1) -> tuple[float, float, float, float, float]:
         """compute, comm, overlap, exposed and input of a step, in ms; forgets what lies before it."""
-        comm, blocked, waits = (_within(spans, start, end) for spans in (self.comm, self.blocked, self.input))
-        for pairs, issued in zip((comm, blocked), self._issued.pop(step, ((), ())), strict=True):
-            pairs.extend(issued)
+        comm, blocked = _within(self.comm, start, end), _within(self.blocked, start, end)
+        if self._issued and step in self._issued:
+            for pairs, issued in zip((comm, blocked), self._issued.pop(step), strict=True):
+                pairs.extend(issued)
         in_comm, in_blocked, exposed = lengths(comm, blocked) if len(comm) > 1 or comm != blocked else _once(comm)
+        waited = lengths(_within(self.input, start, end), [])[0] / 1e6 if self.input else 0.0
         compute = end - start - in_blocked
-        return compute / 1e6, in_comm / 1e6, (in_comm - exposed) / 1e6, exposed / 1e6, lengths(waits, [])[0] / 1e6 if waits else 0.0
+        return compute / 1e6, in_comm / 1e6, (in_comm - exposed) / 1e6, exposed / 1e6, waited
 
 
 def _once(pairs: Pairs) -> tuple[int, int, int]:
@@ -109,4 +111,6 @@ def _common(a: Pairs, b: Pairs) -> int:
 def _within(spans: Spans, start: int, end: int) -> Pairs:
     while spans and spans[0][1] <= start:
         spans.popleft()
+    if not spans:
+        return []
     return [(max(first, start), min(last, end)) for first, last in spans if first < end and last > start]

@@ -8,6 +8,7 @@ that hooks do no more than append. A full buffer drops its oldest rows, and `not
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -50,7 +51,9 @@ class Recorder:
         self._thinning = Thinning(disk)
         self._dropped: Counter[str] = Counter()
         self._flushing = threading.Lock()
-        self._wake = threading.Event()
+        self._between = capture.Between()
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
         self._thread: threading.Thread | None = None
         self._closed = False
         self._full: set[str] = set()
@@ -106,7 +109,7 @@ class Recorder:
         with self._flushing:
             if self._closed:
                 return
-            with capture.between() as free:
+            with self._between as free:
                 for drain in tuple(self._sources) if free or final else ():
                     self._ask(drain, final=final)
             self._count_losses()
@@ -128,7 +131,8 @@ class Recorder:
 
     def close(self) -> None:
         """Writes the rest and closes the files; idempotent."""
-        self._wake.set()
+        with contextlib.suppress(RuntimeError):  # it is awake
+            self._asleep.release()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
         self.flush(final=True)
@@ -140,10 +144,10 @@ class Recorder:
 
     def _work(self) -> None:
         period = PERIOD_S
-        while not self._wake.wait(period):
-            before = time.thread_time()
+        while not self._asleep.acquire(timeout=period):  # an Event would do so in forty lines of Python, cold each time
+            before = self.thread_s
             try:
-                with switching.short():
+                with switching.short:
                     self.flush()
                 os.utime(self._heart)
             except FileNotFoundError:

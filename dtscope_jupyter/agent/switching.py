@@ -7,45 +7,49 @@ A pause now and then would do the same, at two switches of context each, whether
 
 from __future__ import annotations
 
-import contextlib
+import os
 import sys
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SHORT_S = 1e-4
 _HALF_S = 5e-7
 """Python cuts what it is given to whole microseconds: without it what was read, and is set again, would shrink."""
-_lock = threading.Lock()
-_users = 0
-_before = _ours = 0.0
 
 
-@contextlib.contextmanager
-def short() -> Iterator[None]:
-    """Within the block; may be nested, and entered on several threads. What the program sets meanwhile stays."""
-    _enter()
-    try:
-        yield
-    finally:
-        _leave()
+class _Short:
+    """May be nested, and entered on several threads. What the program sets meanwhile stays."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before = self._ours = 0.0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._before = sys.getswitchinterval()
+                sys.setswitchinterval(min(_SHORT_S, self._before) + _HALF_S)
+                self._ours = sys.getswitchinterval()
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._restore()
+
+    def _restore(self) -> None:
+        if sys.getswitchinterval() == self._ours:
+            sys.setswitchinterval(self._before + _HALF_S)
+
+    def forked(self) -> None:
+        """In a child made by fork, in which nobody is within the block."""
+        self._lock = threading.Lock()
+        if self._users:
+            self._users = 0
+            self._restore()
 
 
-def _enter() -> None:
-    global _users, _before, _ours  # noqa: PLW0603 # there is one interval a process
-    with _lock:
-        _users += 1
-        if _users == 1:
-            _before = sys.getswitchinterval()
-            sys.setswitchinterval(min(_SHORT_S, _before) + _HALF_S)
-            _ours = sys.getswitchinterval()
-
-
-def _leave() -> None:
-    global _users  # noqa: PLW0603
-    with _lock:
-        _users -= 1
-        if not _users and sys.getswitchinterval() == _ours:
-            sys.setswitchinterval(_before + _HALF_S)
+short = _Short()
+"""`with short: ...`; there is one interval a process."""
+os.register_at_fork(after_in_child=short.forked)
