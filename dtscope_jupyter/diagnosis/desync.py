@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _EVEN = ("all_reduce", "broadcast", "reduce")
 """Operations whose buffers must be alike on all ranks; gathers and scatters may be uneven."""
+_TOKEN = 1024
+"""A barrier is an all_reduce of a few bytes to some backends; one of more bytes is none, whatever source names it."""
 _AHEAD = 8
 _ITEM_BYTES = 4
 _GLOO_SAYS = ("Received data size doesn't match expected size", "op.preamble.length <= op.nbytes")
@@ -92,14 +94,16 @@ def _calls(evidence: Evidence) -> list[Finding]:
 def _differing(table: pa.Table, seq: Ints, code: Ints) -> Ints:
     """Rows that differ, in what must be alike, from another rank's row at one place, by sequence number.
 
-    Of one source; or of two, which may name the finer operations apart, where one of the calls is open and both are of even buffers.
+    Of one source; or of two, which may name the finer operations apart, where one of the calls is open and both are of even buffers,
+    or one is a barrier and the other moves more than a barrier does.
     """
     exact = (seq != NONE) & ~columns.is_any(table, "source", ("profiler",)) & ~columns.is_any(table, "operation", P2P)
     rows = np.flatnonzero(exact)
-    even = rows[columns.is_any(table, "operation", _EVEN)[rows]]
+    even = columns.is_any(table, "operation", _EVEN)
+    large = columns.is_any(table, "operation", ("barrier",)) | (even & (columns.ints(table, "bytes") > _TOKEN))
     closed = columns.is_any(table, "state", ("completed",))
     alike = _neighbours(table, seq, code, rows, columns.codes(table, "source")[0])
-    mixed = _neighbours(table, seq, code, even, np.zeros(len(seq), np.int64))
+    mixed = np.concatenate([_neighbours(table, seq, code, rows[some[rows]], np.zeros(len(seq), np.int64)) for some in (even, large)])
     mixed = mixed[~closed[mixed].all(axis=1)]
     return np.concatenate((alike[:, 1], mixed[:, 1]))
 

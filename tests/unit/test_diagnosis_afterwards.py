@@ -242,9 +242,9 @@ def test_too_few_buckets_promise_a_gain_only_on_devices(device: str | None, seve
     assert (finding.cost_ms > 0) == (device is not None)
 
 
-def _stuck_apart(other: str, **more: Any) -> list[tuple[str, str, tuple[int, ...]]]:
+def _stuck_apart(other: str, kept_bytes: int = 4000, **more: Any) -> list[tuple[str, str, tuple[int, ...]]]:
     """Rank 0 as a Flight Recorder has it, rank 1 as its hooks do, both at one place."""
-    kept = {"bytes": 4000, "dtype": "float32", "shape": "[1000]", "state": "completed", "source": "flight_recorder"}
+    kept = {"bytes": kept_bytes, "dtype": "float32", "shape": "[1000]", "state": "completed", "source": "flight_recorder"}
     open_ = {"bytes": 4096, "dtype": "float32", "shape": "[1024]", "state": "scheduled", "source": "host", "operation": other, **more}
     rows = [collective(0, 5, 10, 12, **kept), collective(1, 5, None, None, enqueue_ns=at(10), **open_)]
     return said(tables(collectives=rows, groups=[{"rank": rank, "process_group": "0", "ranks": [0, 1]} for rank in (0, 1)]))
@@ -252,6 +252,12 @@ def _stuck_apart(other: str, **more: Any) -> list[tuple[str, str, tuple[int, ...
 
 def test_an_open_call_differs_from_what_another_source_saw_of_its_peer() -> None:
     assert ("desync", "shape", (0, 1)) in _stuck_apart("all_reduce")
+
+
+def test_a_barrier_of_one_rank_alone_is_no_bucket_of_the_others() -> None:
+    """Some backends' barrier is an all_reduce of a few bytes, and a Flight Recorder names it so."""
+    assert ("desync", "operation", (0, 1)) in _stuck_apart("barrier", bytes=0)
+    assert "desync" not in {kind for kind, _, _ in _stuck_apart("barrier", 4, bytes=0)}
 
 
 def test_two_sources_may_name_other_calls_apart_and_closed_ones() -> None:
