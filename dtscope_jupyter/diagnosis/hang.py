@@ -237,7 +237,9 @@ def _finding(evidence: Evidence, stuck: list[Pending], ranks: tuple[int, ...], c
     what = WHAT[cause] if len(ranks) == 1 else WHAT[cause].replace("its", "their", 1)
     text = f"{who} {does}: {name_ranks(tuple(waiting)).lower()} {wait} in {begun}, {what}{where}."
     if not ranks:
-        text = f"All members wait in {begun} and it does not end."
+        everyone = set(evidence.members.get(each.process_group, ())) <= set(waiting)
+        text = f"{'All members' if everyone else name_ranks(tuple(waiting))} {'wait' if everyone else wait} in {begun} and it does not end"
+        text += "." if everyone else ", though all members have called what they call there: perhaps something else."
     if evidence.live:
         text += f" Stuck for {milliseconds((time.time_ns() - each.since_ns) / 1e6)}."
     return Finding(

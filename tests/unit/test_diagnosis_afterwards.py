@@ -260,6 +260,15 @@ def test_a_barrier_of_one_rank_alone_is_no_bucket_of_the_others() -> None:
     assert "desync" not in {kind for kind, _, _ in _stuck_apart("barrier", 4, bytes=0)}
 
 
+def test_nobody_is_said_to_wait_in_a_collective_that_it_is_not_known_to_have_called() -> None:
+    """Rank 1's own call was only counted: it may be another one."""
+    waits = collective(0, 5, None, None, enqueue_ns=at(10), state="scheduled", operation="barrier", group_size=2)
+    groups = [{"rank": rank, "process_group": "0", "ranks": [0, 1], "last_enqueued": 5, "last_completed": 4} for rank in (0, 1)]
+    later = [step(rank, 0, 0, 9000) for rank in (0, 1)]
+    (finding,) = diagnose(tables(collectives=[waits], groups=groups, steps=later)).findings
+    assert finding.sentence.startswith("Rank 0 waits in barrier 5 of process group 0 and it does not end, though all members have called")
+
+
 def test_two_sources_may_name_other_calls_apart_and_closed_ones() -> None:
     assert "desync" not in {kind for kind, _, _ in _stuck_apart("all_gather")}
     assert "desync" not in {kind for kind, _, _ in _stuck_apart("all_reduce", state="completed")}
