@@ -62,6 +62,7 @@ class Gradients(Collector):
         self._lessons = self._final = 0
         self._since = 0
         self._flats: tuple[list[Callable[[], torch.Tensor | None]], ...] = ([], [])
+        self._missed: list[Callable[[], torch.nn.Module | None]] = []
         steady = agent.progress.steady
         steady.before_enter.append(self._may_repeat)
         steady.on_leave.append(self._left)
@@ -70,8 +71,13 @@ class Gradients(Collector):
 
     def backward_begins(self) -> None:
         """Stamps come by hooks on the parameters, which are there in the steps that have them."""
-        if self.on:
-            self.parameters.listen(on=self._cost.stamps)
+        if not self.on:
+            return
+        missed, self._missed = self._missed, []
+        for reference in missed:
+            if (model := reference()) is not None:
+                self.model_found(model)
+        self.parameters.listen(on=self._cost.stamps)
 
     def quiet(self) -> bool:
         """Whether no bucket is looked at in this step; the flat norm is that of the gradients then."""
@@ -127,15 +133,22 @@ class Gradients(Collector):
         self._alert = _ALERT_STEPS
         self.agent.progress.steady.expire()
 
+    def start(self) -> None:
+        """Of a step that recording was stopped in nothing is left."""
+        self._part, self._buffers = Part(), []
+        self._reduced = self._unseen = False
+
     def stop(self) -> None:
         """Takes the hooks off the parameters."""
         self.parameters.release()
 
     def model_found(self, model: torch.nn.Module) -> None:
-        """Numbers its parameters and hangs the hooks on."""
-        if self.on:
-            self.parameters.add(model)
-            self._lessons = self._final = 0
+        """Numbers its parameters and hangs the hooks on; of one found while recording stops, as it goes on."""
+        if not self.on:
+            self._missed.append(weakref.ref(model))
+            return
+        self.parameters.add(model)
+        self._lessons = self._final = 0
 
     def bucket(self, bucket: Bucket) -> None:
         """DDP has filled a bucket and is about to reduce it."""

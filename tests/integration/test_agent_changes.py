@@ -113,3 +113,27 @@ with ThreadPoolExecutor(1) as other:
     used, length = steps["thread_cpu_ms"], (steps["end_ns"] - steps["start_ns"]) / 1e6
     assert used[:90].notna().mean() > 0.9
     assert ((used > 0) & (used < length + 1) | used.isna()).all()
+
+
+def test_recording_that_stops_as_a_model_is_found_and_within_a_backward(ranks: Ranks, tmp_path: Path) -> None:
+    """The model is numbered once recording goes on, and the buckets of the backward cut off count in no later step."""
+    loop = """
+model = wrap()
+optimizer = torch.optim.SGD(trained(), lr=1e-3)
+stops = [lambda: armed.stop(), lambda: None, lambda: armed.stop()]
+armed.discovery.on_ddp.append(lambda _: stops.pop()())
+train()
+handle = network[0].weight.register_hook(lambda _: stops.pop()())
+for _ in stops[:]:
+    armed.start()
+    train()
+handle.remove()
+armed.start()
+del norms[2], norms[0]
+for _ in range(12):
+    train()
+"""
+    recorded = _run(ranks, tmp_path, loop)
+    assert recorded.of("parameters", 0)["parameter_id"].tolist() == list(range(8))
+    gradients = recorded.of("gradients", 0)
+    assert gradients.groupby("step")["synced_norm"].count().tolist() == [8] * 13
