@@ -11,12 +11,11 @@ from typing import Any
 import torch
 
 _VALUES = 32
-_FIRST = 4096
 _TYPES = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 
 class Glimpse:
-    """Values spread over the gradient of one parameter; of a type that C does not know, its first ones."""
+    """Values spread over the gradient of one parameter, also of a type that C does not know."""
 
     def __init__(self, parameter: torch.Tensor) -> None:
         """Its gradients lie where it does and have its size, as autograd sees to."""
@@ -33,4 +32,4 @@ class Glimpse:
         if gradient.layout is not torch.strided or not torch.is_floating_point(gradient):
             return True
         with torch.no_grad():
-            return math.isfinite(float(gradient.reshape(-1)[:_FIRST].sum(dtype=torch.float32)))
+            return math.isfinite(float(gradient.reshape(-1)[:: self._every].sum(dtype=torch.float32)))
