@@ -25,6 +25,7 @@ from dtscope_jupyter.agent.gradient_rows import GradientRows, Norms, Part
 from dtscope_jupyter.agent.parameters import Parameters, local
 from dtscope_jupyter.agent.progress import HELD
 from dtscope_jupyter.agent.steady import BACKWARD
+from dtscope_jupyter.agent.trained import Trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ class Gradients(Collector):
         super().__init__(agent)
         self.parameters = Parameters(agent.recorder)
         self._steps = steps
+        self._trained = Trained(self.parameters, steps)
         self._rows = GradientRows(agent, steps)
         self._cost = agent.cost
         self._part = Part()
@@ -101,7 +103,7 @@ class Gradients(Collector):
         rest = [p for group in groups for p in group["params"] if not self.parameters.in_bucket(p)]
         if not all(type(p.grad) is torch.Tensor and p.grad.layout is torch.strided for p in rest if p.grad is not None):
             return False
-        self._flats = [weakref.ref(p) for p in self.parameters.bucketed()], [weakref.ref(p) for p in rest]
+        self._flats = [weakref.ref(p) for p in self._trained.bucketed()], [weakref.ref(p) for p in rest]
         return True
 
     def _left(self, at: int) -> None:
@@ -189,11 +191,11 @@ class Gradients(Collector):
             self._reduced, self._buffers = False, []
             if self._cost.due("flat_norm"):
                 self._part.flat.clear()
-                self._flat_norm([], self.parameters.bucketed())
+                self._flat_norm([], self._trained.bucketed())
             return
         if self._reduced:
             self._reduced = False
-            self._synchronised(self.parameters.bucketed())
+            self._synchronised(self._trained.bucketed())
         loose = self.parameters.loose()
         if loose and self._local_due(lambda: _gradients(loose)[1]):
             self._timed("local_norm", lambda: self._measure(self._part.locals, loose, None, count=True), *_gradients(loose)[1])

@@ -29,6 +29,7 @@ class Parameters:
         self.ready: list[int] = []
         self.buckets: dict[int, int] = {}
         self.final = False
+        self.wrapped: list[frozenset[int]] = []
         self._reduced: set[int] = set()
         self._recorder = recorder
         self._alive: list[weakref.ref[torch.Tensor]] = []
@@ -55,9 +56,9 @@ class Parameters:
         """Whether DDP reduces it."""
         return self._ids.get(id(parameter)) in self._reduced
 
-    def bucketed(self) -> list[torch.Tensor]:
-        """Those that DDP reduces."""
-        alive = (self._alive[number]() for number in sorted(self._reduced))
+    def bucketed(self, left_out: frozenset[int] = frozenset()) -> list[torch.Tensor]:
+        """Those that DDP reduces, but for these numbers."""
+        alive = (self._alive[number]() for number in sorted(self._reduced - left_out))
         return [parameter for parameter in alive if parameter is not None]
 
     def loose(self) -> list[torch.Tensor]:
@@ -86,6 +87,8 @@ class Parameters:
             if id(parameter) in reduced:
                 self._reduced.add(number)
             self._unwritten.append((number, id(parameter) in reduced, _row(number, name, owner, parameter)))
+        models = (module for module in model.modules() if isinstance(module, DistributedDataParallel))
+        self.wrapped += [frozenset(self._ids[id(p)] for p in module.parameters() if id(p) in self._ids) for module in models]
 
     def listen(self, *, on: bool) -> None:
         """Hangs the hooks on or takes them off; before a backward."""

@@ -103,6 +103,11 @@ class Steps(Collector):
             for call in self.on_optimizer:
                 call(optimizer)
 
+    @property
+    def optimizers(self) -> weakref.WeakSet[torch.optim.Optimizer]:
+        """Those that are known and alive."""
+        return self._optimizers
+
     def sample(self, parameters: list[torch.Tensor]) -> None:
         """Parameters whose gradients tell where a step ends if no optimizer does."""
         self._evidence.watch(parameters)

@@ -137,3 +137,22 @@ for _ in range(12):
     assert recorded.of("parameters", 0)["parameter_id"].tolist() == list(range(8))
     gradients = recorded.of("gradients", 0)
     assert gradients.groupby("step")["synced_norm"].count().tolist() == [8] * 13
+
+
+def test_a_model_that_is_kept_after_its_training(ranks: Ranks, tmp_path: Path) -> None:
+    """The gradients of its last step are still there; an encoder that its optimizer has only a part of counts whole."""
+    loop = """
+model = wrap()
+optimizer = torch.optim.SGD(trained(), lr=1e-3)
+for _ in range(20):
+    train()
+kept = model, network
+network = torch.nn.Sequential(*[torch.nn.Linear(48, 48) for _ in range(3)])
+model = wrap()
+optimizer = torch.optim.SGD(network[0].parameters(), lr=1e-3)
+for _ in range(92):
+    network.zero_grad()
+    train()
+"""
+    gradients = _run(ranks, tmp_path, loop).of("gradients", 0)
+    assert set(gradients["parameter_id"][gradients["step"] > 20]) == set(range(8, 14))
