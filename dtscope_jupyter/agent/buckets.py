@@ -21,6 +21,7 @@ from torch._C import _distributed_c10d as _c10d
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from dtscope_jupyter.agent.bucket import Bucket
+from dtscope_jupyter.agent.clock import now
 from dtscope_jupyter.agent.collector import Collector
 from dtscope_jupyter.agent.layout import Layout
 from dtscope_jupyter.agent.patches import Patches
@@ -55,6 +56,7 @@ class Buckets(Collector):
         self.quiet = False
         self.collectives = collectives
         self.issued: list[Operation] = []
+        self.waited_for: list[Operation] = []
 
     def start(self) -> None:
         """Installs the hooks."""
@@ -110,10 +112,20 @@ class Buckets(Collector):
         """Tells which buckets the backward has waited for."""
         self.collectives.host_wait.backward_ended()
         if sys.exc_info()[0] is None:
+            self._over()
             self.collectives.buckets_over()
+        self.waited_for.clear()
         if self.issued:
             issued, self.issued = self.issued, []
             self.collectives.waits.finalised(issued)
+
+
+    def _over(self) -> None:
+        """C++ has waited for them: who notes their ends as they come, on a backend's thread, may still wait for the interpreter's lock."""
+        end = self.agent.progress.backward_end or now()
+        for operation in self.waited_for:
+            if operation.events is None and not operation.raised:
+                operation.end = operation.end or end
 
 
 class _BucketHook:

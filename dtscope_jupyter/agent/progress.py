@@ -135,6 +135,11 @@ class Progress:
         return self.step if begun or before_all or self.joining is not None else self.step - 1
 
     @property
+    def backward_end(self) -> int:
+        """When the last backward of the open step ended; 0 where none did."""
+        return self._current.backward_end if self._current is not None else 0
+
+    @property
     def last_end(self) -> int:
         """When the last step ended; 0 before that."""
         return self._last_end

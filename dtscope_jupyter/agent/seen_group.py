@@ -142,7 +142,9 @@ class SeenGroup(ProcessGroup):
         try:
             work = self._real.allreduce(tensors, opts)
         finally:
-            owner.issued += owner.collectives.leave_bucket()
+            issued = owner.collectives.leave_bucket()
+            owner.issued += issued
+            owner.waited_for += issued
         owner.collectives.works.pop(work)  # it is waited for in C++
         if buffer.is_cuda:
             owner.collectives.final_wait.bucket(work)

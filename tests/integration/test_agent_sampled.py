@@ -13,6 +13,8 @@ import pytest
 from dtscope_jupyter import run as runs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ranks import Ranks
 
 _PROGRAM = """
@@ -76,3 +78,29 @@ def test_the_analysis_takes_the_ranks_word_for_the_others(sampled: agent_ranks.R
     others = [step for step in range(_FIRST + 1, _ALL) if step % 16]
     assert mine.loc[others, "exposed_ms"].to_numpy() == pytest.approx(own.loc[others].to_numpy(), abs=0.01)
     assert mine.loc[others, "comm_ms"].isna().all()
+
+
+def test_buckets_end_within_their_backward_whoever_has_the_interpreters_lock(ranks: Ranks, tmp_path: Path) -> None:
+    """A backend's thread notes ends, for which it needs the lock; DDP has waited by then."""
+    source = """
+import threading
+over = threading.Event()
+def burn():
+    while not over.is_set():
+        pass
+threading.Thread(target=burn).start()
+model = DDP(torch.nn.Sequential(*[torch.nn.Linear(96, 96) for _ in range(6)]), bucket_cap_mb=0.08)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for number in range(25):
+    optimizer.zero_grad()
+    model(torch.randn(16, 96)).square().mean().backward()
+    optimizer.step()
+over.set()
+value = 0
+"""
+    recorded = agent_ranks.run(ranks, source, 2, folder=tmp_path)
+    for rank in range(2):
+        steps = recorded.of("steps", rank).set_index("step")
+        buckets = recorded.of("collectives", rank).dropna(subset="bucket")
+        assert len(buckets) > 2 * 10
+        assert (buckets["end_ns"].to_numpy() <= steps["backward_end_ns"].loc[buckets["step"]].to_numpy()).all()
