@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who waits for the interpreter's lock while we work gets it after 0.1 ms, not after Python's 5.
 
-A pause now and then would do the same, at two switches of context each, whether or not somebody waits.
+A pause now and then would do the same, at two switches of context each, whether or not somebody waits. (Who waits for the CPU that
+we are on is up to the kernel: such a thread loses in pieces with pauses what it loses at once without.)
 """
 
 from __future__ import annotations
