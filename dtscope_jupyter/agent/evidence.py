@@ -45,7 +45,7 @@ class Evidence:
     def since_last(self) -> tuple[bool, bool]:
         """(every gradient reset, any parameter updated) since `remember`."""
         if self._forgotten:
-            gradients = [parameter.grad for reference in self._watched if (parameter := reference()) is not None]
+            gradients = [p.grad for reference in self._watched if (p := reference()) is not None and p.requires_grad]
             return bool(gradients) and all(map(_is_reset, gradients)), False
         alive = [(p, v, g) for reference, v, g in self._last if (p := reference()) is not None]
         reset = bool(alive) and all(p.grad is None or p.grad._version != g for p, _, g in alive)  # noqa: SLF001

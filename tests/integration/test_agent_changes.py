@@ -22,8 +22,11 @@ def wrap(**options):
 def trained():
     return [p for p in network.parameters() if p.requires_grad]
 norms = []
-def train():
+def train(backwards=1):
     optimizer.zero_grad()
+    for _ in range(backwards - 1):
+        with model.no_sync():
+            model(torch.randn(8, 48)).square().mean().backward()
     model(torch.randn(8, 48)).square().mean().backward()
     norms.append(torch.stack([p.grad.double().norm() for p in network.parameters() if p.grad is not None]).norm().item())
     optimizer.step()
@@ -48,11 +51,14 @@ model = wrap(find_unused_parameters=True)
 optimizer = torch.optim.SGD(trained(), lr=1e-3)
 for number in range(112):
     first(not {4 if early else 70} <= number < 90)
-    train()
+    last(not {4 if early else 70} <= number < 90)
+    train(2 if number == 85 else 1)
 """
-    gradients = _run(ranks, tmp_path, loop).of("gradients", 0)
+    recorded = _run(ranks, tmp_path, loop)
+    gradients, steps = recorded.of("gradients", 0), recorded.of("steps", 0)
+    assert steps["step"][steps["micro_batches"] == 2].tolist() == [85], "what is frozen has no gradient, which is no sign of a reset"
     ready = gradients[gradients["ready_ns"].notna()]
-    assert set(ready["parameter_id"][ready["step"] == 80]) == set(range(2, 8))
+    assert set(ready["parameter_id"][ready["step"] == 80]) == set(range(2, 6))
     assert set(ready["parameter_id"][ready["step"] == 96]) == set(range(8))
 
 
