@@ -35,7 +35,7 @@ _IMBALANCE = ("compute", "slow_device")
 """Ranks of healthy runs differ by a few per cent in the same work; with a host's own word for a cause less is enough."""
 _BEYOND_CHANCE = 3.0
 """Standard deviations of a stretch's mean beyond the largest that pure chance shows among all ranks and stretches."""
-_UNEVEN = 2.0
+_UNEVEN, _SURELY_MORE = 2.0, 1.1
 _ALONE_SIGMAS, _ALONE_SHARE = 8.0, 0.25
 """A single late step counts where it is beyond so many sigmas and such a share of a step."""
 
@@ -58,7 +58,7 @@ def find(evidence: Evidence) -> list[Finding]:
     late = Late(evidence)
     found = _find(evidence, late)
     if _uneven(evidence, usable):
-        found = _telling([*found, *_find(evidence, Late(evidence, evenly=True))])
+        found = _telling(found, _find(evidence, Late(evidence, evenly=True)))
     blamed = {rank for each in found for rank in each.ranks}
     found += [_by_word(evidence, late, each) for each in told.find(evidence, late, usable, blamed)]
     if not np.isfinite(evidence.steps.column("thread_delay_ms")).any():
@@ -74,10 +74,15 @@ def _uneven(evidence: Evidence, usable: Ints) -> bool:
     return bool(high > _UNEVEN * low)
 
 
-def _telling(found: list[Finding]) -> list[Finding]:
-    """Of several findings of a rank the one that explains most of what was lost."""
-    by_rank = {each.ranks: each for each in sorted(found, key=lambda each: each.cost_ms * len(each.steps))}
-    return list(by_rank.values())
+def _telling(found: list[Finding], evenly: list[Finding]) -> list[Finding]:
+    """Of a rank's findings the latter, where that explains surely more of what was lost: a fault makes steps uneven by itself."""
+    by_rank = {each.ranks: each for each in found}
+    more = [each for each in evenly if each.ranks not in by_rank or _lost(each) > _SURELY_MORE * _lost(by_rank[each.ranks])]
+    return list((by_rank | {each.ranks: each for each in more}).values())
+
+
+def _lost(finding: Finding) -> float:
+    return finding.cost_ms * len(finding.steps)
 
 
 def _by_word(evidence: Evidence, late: Late, word: told.Told) -> Finding:

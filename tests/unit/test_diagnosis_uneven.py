@@ -65,3 +65,10 @@ def test_a_rank_that_is_late_by_a_share_of_each_step_is_named(cause: str, size: 
     (finding,) = found(seed, world_size, Fault("straggler", cause, (1,), size, every=every))
     assert (finding.kind, finding.cause, finding.ranks) == ("straggler", cause, (1,))
     assert finding.severity is not Severity.INFO
+
+
+@pytest.mark.parametrize("seed", [4, 6, 7, 10])
+@pytest.mark.parametrize("cause", ["host_stall", "compute"])
+def test_a_fault_that_makes_steps_uneven_begins_when_it_did(cause: str, seed: int) -> None:
+    (finding,) = diagnose(simulate.run(4, 60, (Fault("straggler", cause, (1,), 2.5, first=20),), seed=seed)).findings
+    assert (finding.ranks, finding.steps) == ((1,), tuple(range(20, 60)))
