@@ -119,7 +119,6 @@ class Buckets(Collector):
             issued, self.issued = self.issued, []
             self.collectives.waits.finalised(issued)
 
-
     def _over(self) -> None:
         """C++ has waited for them: who notes their ends as they come, on a backend's thread, may still wait for the interpreter's lock."""
         end = self.agent.progress.backward_end or now()
