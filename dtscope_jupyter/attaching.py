@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import asking, debugserver, places, remote, rundir, stage
-from dtscope_jupyter.agent import control
 from dtscope_jupyter.errors import DtscopeError
-from dtscope_jupyter.process import family
+from dtscope_jupyter.process import family, started
 
 if TYPE_CHECKING:
     from dtscope_jupyter.run import Run
@@ -51,7 +50,7 @@ class Watcher:
     def __init__(self, attempt: Attempt) -> None:
         """Those that are idle begin to record, all with the same step; others are told that one more watches."""
         self._attempt = attempt
-        self._by = {"id": uuid.uuid4().hex, "pid": os.getpid(), "started": control.started(os.getpid())}
+        self._by = {"id": uuid.uuid4().hex, "pid": os.getpid(), "started": started(os.getpid())}
         replies = {rank: reply for rank, reply in asking.ask_ranks(attempt, {"command": "status"}).items() if reply.get("ok")}
         idle = [rank for rank, reply in replies.items() if reply.get("recording") is False]
         self._ranks = idle + [rank for rank, reply in replies.items() if reply.get("recording") and reply.get("watchers")]

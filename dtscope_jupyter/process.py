@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from functools import cached_property
 from pathlib import Path
@@ -91,6 +92,34 @@ class Process:
 
     def _read(self, name: str) -> str:
         return (self.proc / name).read_text(errors="replace")
+
+
+def started(pid: int) -> int | None:
+    """Start of a process in clock ticks since boot; None where there is none."""
+    return int(found[19]) if (found := _stat(pid)) else None
+
+
+def has_ended(pid: int, start: int) -> bool:
+    """Whether the process that had this number and start has ended; its parent need not have taken note."""
+    found = _stat(pid)
+    return not found or int(found[19]) != start or found[0] in (b"Z", b"X")
+
+
+def namespace() -> int | None:
+    """Which processes our numbers are of; None where that can't be told."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 # runs in every rank
+    except OSError:
+        return None
+
+
+def _stat(pid: int) -> list[bytes]:
+    """Fields of /proc/PID/stat from the state on, [] where there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            return file.read().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
+        return []
 
 
 def family(pid: int) -> Iterator[Process]:

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dtscope_jupyter import rundir, schema
-from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter import rundir, schema, vanished
+from dtscope_jupyter.errors import PEER_LOST, DtscopeError
 from dtscope_jupyter.store import BlockReader
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _TAIL_BYTES = 4096
 _LOOSE_BLOCKS, _LOOSE_ROWS = 256, 2**16
 """A slow run writes a row a block, and a decoded block takes ten times its bytes: so many are made one piece."""
+_FAILED = re.compile(r"rank (\d{1,9}): (.*)", re.DOTALL)
 _FILE = re.compile(r"trace-\d+\.json(\.gz)?|flight_recorder-[^/]*\.(pkl|json)|stacks-[^/]*\.txt")
 
 
@@ -59,7 +60,8 @@ class AttemptReader:
         """
         found = {name: self._table(name) for name in schema.TABLES}
         found["collectives"] = latest_rows(found["collectives"])
-        found["notes"] = pa.concat_tables([found["notes"], encoded(self._damage())]).unify_dictionaries()
+        gone = self._gone(found["notes"])
+        found["notes"] = pa.concat_tables([self._table("notes"), encoded(self._damage(gone))]).unify_dictionaries()
         if not self._files:
             return found
         from dtscope_jupyter import ingest
@@ -116,7 +118,15 @@ class AttemptReader:
             self._readers[key] = BlockReader(self.attempt.rank_path(rank), name)
         return self._readers[key]
 
-    def _damage(self) -> pa.Table:
+    def _gone(self, notes: pa.Table) -> list[dict[str, object]]:
+        """Ranks that are gone without a word; what one wrote at its end, after the files were read, is read first."""
+        gone = vanished.notes(self.attempt, exited(notes))
+        if not sum([self._poll(int(row["rank"]), "notes") for row in gone]):
+            return gone
+        said = exited(self._table("notes"))
+        return [row for row in gone if row["rank"] not in said]
+
+    def _damage(self, gone: list[dict[str, object]]) -> pa.Table:
         rows = [_note(rank, name, 1, f"{name} can't be read: {why}") for (rank, name), why in self._unreadable.items()]
         for (rank, name), reader in self._readers.items():
             if reader.damaged:
@@ -124,7 +134,7 @@ class AttemptReader:
             if reader.newer:
                 text = f"{reader.newer} blocks of {name} are of a newer version and were skipped; update dtscope-jupyter"
                 rows.append(_note(rank, name, reader.newer, text))
-        rows += _exits(self.attempt)
+        rows += [*_exits(self.attempt), *gone]
         return pa.Table.from_pylist(rows, schema.NOTES.arrow)
 
 
@@ -132,20 +142,28 @@ def _note(rank: int, name: str, value: float, text: str) -> dict[str, object]:
     return {"rank": rank, "kind": "damaged", "name": name, "value": float(value), "text": text}
 
 
+def exited(notes: pa.Table) -> set[int]:
+    """Ranks of which a note tells how they ended."""
+    return set(notes.filter(pc.equal(notes.column("kind").cast(pa.utf8()), "exit")).column("rank").to_pylist())
+
+
 def _exits(attempt: Attempt) -> list[dict[str, object]]:
     """Ranks that ended by themselves in a run that went wrong, as their launcher wrote it into run.json, with their last word."""
-    told = attempt.meta.get("exits")
+    told, failed = attempt.meta.get("exits"), _FAILED.fullmatch(str(attempt.meta.get("message", "")))
+    reasons = {int(failed[1]): failed[2]} if failed and any(mark in failed[2] for mark in PEER_LOST) else {}
     return [
         {"rank": rank, "kind": "exit", "time_ns": time_ns, "value": float(code),
-         "text": f"ended with exit code {code}{_last_word(attempt.rank_path(rank) / 'log.txt')}"}
+         "text": f"ended with exit code {code}{_last_word(attempt.rank_path(rank) / 'log.txt', reasons.get(rank))}"}
         for item in (told if isinstance(told, list) else [])
         if isinstance(item, list) and len(item) == len(("rank", "code", "time_ns")) and all(isinstance(part, int) for part in item)
         for rank, code, time_ns in [item]
     ]  # fmt: skip
 
 
-def _last_word(log: Path) -> str:
-    """The last line of a rank's log, cut to 300 characters, behind a colon."""
+def _last_word(log: Path, reason: str | None) -> str:
+    """How a peer was lost, else the last line of a rank's log, cut to 300 characters, behind a colon."""
+    if reason is not None:
+        return f": {reason[:300]}"
     try:
         with rundir.open_regular(log) as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TAIL_BYTES, 0))

@@ -211,8 +211,9 @@ class Run:
         from dtscope_jupyter import ending
         from dtscope_jupyter.diagnosis import diagnose
 
-        ended = ending.sentence(self.attempt.meta) if self.attempt else ""
-        return replace(diagnose(self.tables, topology=self.topology, live=live), ended=ended, picture=self._picture)
+        found = diagnose(self.tables, topology=self.topology, live=live)
+        ended = ending.sentence(self.attempt.meta, found.findings) if self.attempt else ""
+        return replace(found, ended=ended, picture=self._picture)
 
     def _picture(self, diagnosis: Diagnosis) -> bytes:
         from dtscope_jupyter.view.report import Report

@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter.agent import flight_recorder, joining
-from dtscope_jupyter.agent.control import started
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.process import started
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtscope_jupyter import rundir
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.process import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,12 +110,3 @@ def _stacks_by_signal(folder: Path) -> dict[str, Any]:
 def _is(pid: int, identity: dict[str, Any]) -> bool:
     """Whether the process is still the rank, not a later one with its number."""
     return identity.get("started") == started(pid) and identity.get("host") == socket.gethostname()
-
-
-def started(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot; None where there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return int(file.read().rsplit(b")", 1)[1].split()[19])
-    except (OSError, IndexError, ValueError):
-        return None

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dtscope_jupyter import __version__, rundir
-from dtscope_jupyter.agent import clock, control, groups, switching
+from dtscope_jupyter.agent import clock, groups, switching
 from dtscope_jupyter.agent.cost import Cost
 from dtscope_jupyter.agent.progress import Progress
 from dtscope_jupyter.agent.recorder import Recorder
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.process import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ class Agent:
         self._at_finish: list[Callable[[], None]] = []
         self.identity: dict[str, Any] = {
             "rank": config.rank, "world_size": config.world_size, "local_rank": config.local_rank,
-            "pid": os.getpid(), "started": control.started(os.getpid()), "host": socket.gethostname(), "boot_id": clock.boot_id(),
+            "pid": os.getpid(), "started": started(os.getpid()), "host": socket.gethostname(), "boot_id": clock.boot_id(),
             "python": sys.version.split()[0], "torch": torch.__version__, "dtscope_jupyter": __version__,
             "armed_ns": clock.now() + clock.OFFSET_NS, "config": config.to_json(),
         }  # fmt: skip

@@ -25,9 +25,10 @@ from dtscope_jupyter import agent, rundir
 from dtscope_jupyter.agent import watching
 from dtscope_jupyter.agent.autostart import RANK_PID
 from dtscope_jupyter.agent.config import DEFAULT_COLLECT, Config
-from dtscope_jupyter.agent.control import started
+from dtscope_jupyter.agent.last_word import LastWord
 from dtscope_jupyter.agent.sizes import share, size
 from dtscope_jupyter.errors import DtscopeError
+from dtscope_jupyter.process import started
 
 _log = logging.getLogger("dtscope_jupyter")
 _KEY = "dtscope_jupyter/run"
@@ -57,7 +58,7 @@ def _arm(name: str) -> Path | None:
         _log.warning("dtscope: rank %d is not observed: %s", dist.get_rank(), str(error).splitlines()[0])
         return None
     os.environ[RANK_PID] = str(os.getpid())
-    agent.arm(config)
+    LastWord(agent.arm(config)).listen()
     _ship(config.folder)
     return attempt.run
 

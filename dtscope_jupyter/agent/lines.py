@@ -29,7 +29,7 @@ def caller() -> tuple[str | None, bool]:
         filename = frame.f_code.co_filename
         foreign = _foreign.get(filename)
         if foreign is None:
-            foreign = _foreign[filename] = _is_foreign(filename)
+            foreign = _foreign[filename] = is_foreign(filename)
         if not foreign:
             return f"{filename}:{frame.f_lineno}", sharded
         sharded = sharded or _SHARDED in filename
@@ -37,5 +37,6 @@ def caller() -> tuple[str | None, bool]:
     return None, sharded
 
 
-def _is_foreign(filename: str) -> bool:
+def is_foreign(filename: str) -> bool:
+    """Whether a file is of torch, the standard library or us."""
     return filename.startswith(_PACKAGES) or (filename.startswith(_STDLIB) and "-packages/" not in filename)

@@ -22,7 +22,7 @@ from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.columns import NONE
 from dtscope_jupyter.diagnosis.evidence import Evidence
 from dtscope_jupyter.diagnosis.finding import Finding, Severity, milliseconds, name_ranks
-from dtscope_jupyter.diagnosis.pending import LEAST_S, Pending, exit_times, exits, groups, known_ranks, pending, point_to_point
+from dtscope_jupyter.diagnosis.pending import LEAST_S, Pending, exit_times, exits, groups, known_ranks, pending, point_to_point, vanished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,6 +167,9 @@ def _cause(evidence: Evidence, stuck: list[Pending], graph: _Graph, rank: int) -
     ended, caught = exits(evidence.tables).get(rank), _caught(evidence, stuck, rank)
     if ended is not None and exit_times(evidence.tables).get(rank, NONE) < caught:
         return "never_called" if ended == 0 else "process_died"
+    gone = vanished(evidence.tables)
+    if rank in gone and not gone.issuperset(one for each in stuck for one in each.ranks):
+        return "process_died"
     if rank in graph.awaited(graph.device):
         return "device_stuck"
     if rank in graph.unseen:

@@ -12,6 +12,7 @@ import numpy as np
 from dtscope_jupyter.analysis import columns
 from dtscope_jupyter.analysis.columns import NONE
 from dtscope_jupyter.analysis.pairing import P2P
+from dtscope_jupyter.vanished import NAME as VANISHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 LEAST_S, TIMES_USUAL = 5.0, 10.0
 """A collective hangs when it is pending longer than 5 s and than ten times its usual time."""
+INTERRUPTED, STOPPED = "KeyboardInterrupt", "finish"
+"""Names of notes of kind exit that tell no fault: the user ended the rank; it stopped recording before its process ended."""
 _OPEN = ("scheduled", "started")
 
 
@@ -104,7 +107,7 @@ def _abandoned(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, 
     recorded = columns.is_any(table, "source", ("event", "host")) & (seq != NONE)
     lasted = (columns.ints(table, "end_ns") - columns.ints(table, "start_ns")) / 1e6
     timed = recorded & (columns.ints(table, "end_ns") != NONE) & (columns.ints(table, "start_ns") != NONE)
-    died, done, usual = exits(tables), _finished(tables), _usual_ms(table)
+    died, done, usual = exits(tables), finished_steps(tables), _usual_ms(table)
     found = np.zeros(len(table), dtype=bool)
     rows, shown = np.flatnonzero(recorded & (code >= 0) & (rank >= 0)), int(rank.max(initial=0)) + 1
     newest = np.full((len(names), shown), -1)
@@ -124,7 +127,7 @@ def _abandoned(tables: Mapping[str, pa.Table], members: Mapping[str, tuple[int, 
     return found
 
 
-def _finished(tables: Mapping[str, pa.Table]) -> dict[int, int]:
+def finished_steps(tables: Mapping[str, pa.Table]) -> dict[int, int]:
     """The last step that each rank surely finished: its optimizer did, or another step followed."""
     table = tables["steps"]
     ranks, step = columns.ints(table, "rank"), columns.ints(table, "step")
@@ -133,9 +136,9 @@ def _finished(tables: Mapping[str, pa.Table]) -> dict[int, int]:
 
 
 def exits(tables: Mapping[str, pa.Table]) -> dict[int, float]:
-    """Exit code of each rank of which a note tells it."""
+    """Exit code of each rank of which a note tells it; of a rank that somebody ended, or that is gone without a word, it is not known."""
     notes = tables["notes"]
-    chosen = columns.is_any(notes, "kind", ("exit",))
+    chosen = _told_exits(notes)
     ranks, codes = columns.ints(notes, "rank")[chosen], columns.reals(notes, "value")[chosen]
     return {int(rank): float(code) if np.isfinite(code) else 1.0 for rank, code in zip(ranks, codes, strict=True)}
 
@@ -144,8 +147,20 @@ def exit_times(tables: Mapping[str, pa.Table]) -> dict[int, int]:
     """When each rank of which a note tells the exit ended, ns; only those of which the time is known."""
     notes = tables["notes"]
     time = columns.ints(notes, "time_ns")
-    chosen = columns.is_any(notes, "kind", ("exit",)) & (time != NONE)
+    chosen = _told_exits(notes) & (time != NONE)
     return dict(zip(columns.ints(notes, "rank")[chosen].tolist(), time[chosen].tolist(), strict=True))
+
+
+def vanished(tables: Mapping[str, pa.Table]) -> set[int]:
+    """Ranks whose processes are gone without a word."""
+    notes = tables["notes"]
+    chosen = columns.is_any(notes, "kind", ("exit",)) & columns.is_any(notes, "name", (VANISHED,))
+    return set(columns.ints(notes, "rank")[chosen].tolist())
+
+
+def _told_exits(notes: pa.Table) -> Bools:
+    told: Bools = columns.is_any(notes, "kind", ("exit",)) & ~columns.is_any(notes, "name", (INTERRUPTED, STOPPED, VANISHED))
+    return told
 
 
 def point_to_point(tables: Mapping[str, pa.Table]) -> set[int]:

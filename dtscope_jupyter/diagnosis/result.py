@@ -55,7 +55,7 @@ class Diagnosis:
 
     def __str__(self) -> str:
         head = self.scope + self._times
-        said = [line for line in (self.ended, *self.remarks) if line]
+        said = [line for line in (self.ended, *self.remarks) if line and all(line != finding.sentence for finding in self.findings)]
         if not self.findings:
             return "\n".join([f"{head}: nothing to report.", *said])
         return "\n".join([head, *said, *(_lines(finding) for finding in self.findings)])

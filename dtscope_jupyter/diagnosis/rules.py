@@ -14,6 +14,7 @@ from dtscope_jupyter import schema
 from dtscope_jupyter.diagnosis import (
     contention,
     desync,
+    ends,
     errors,
     hang,
     implicit_copy,
@@ -100,6 +101,7 @@ def _find(evidence: Evidence) -> list[Finding]:
     apart = desync.find(evidence)
     mismatched = {rank for each in apart if each.cause != "values" for rank in each.ranks}
     stuck = [each for each in hang.find(evidence, desynchronised=bool(mismatched)) if not mismatched.issuperset(each.ranks)]
+    ended, stuck = _settled(ends.find(evidence, desynchronised=bool(mismatched)), stuck)
     failing = [] if apart or stuck else [each for each in (errors.find(evidence),) if each]
     late = straggler.find(evidence)
     slow = slow_link.find(evidence)
@@ -109,7 +111,16 @@ def _find(evidence: Evidence) -> list[Finding]:
     slow = [each for each in slow if not _explained(each, beside)]
     copied = implicit_copy.find(evidence)
     late = [each for each in late if not (_is_copy(each, copied) or _is_link(each, slow))]
-    return [*apart, *stuck, *failing, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *copied]
+    return [*apart, *ended, *stuck, *failing, *nonfinite.find(evidence), *late, *slow, *overlap, *beside, *copied]
+
+
+def _settled(ended: list[Finding], stuck: list[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """A rank that ended is no second finding of those that waited for it; where they waited for one that lives, its hang is the cause."""
+    ranks = {rank for each in ended for rank in each.ranks}
+    lives = [each for each in stuck if each.cause != "process_died" and not ranks.issuperset(each.ranks)]
+    if any(ranks & set(each.evidence.get("waiting", ())) for each in lives):
+        return [], stuck
+    return ended, lives if ended else stuck
 
 
 def _explained(slow: Finding, beside: list[Finding]) -> bool:

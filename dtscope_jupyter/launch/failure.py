@@ -7,15 +7,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-PEER_LOST = (
-    "Connection closed by peer",
-    "Connection reset by peer",
-    "Broken pipe",
-    "NCCL remote process exited",
-    "remote process exited or there was a network error",
-    "failed to recv, got 0 bytes",
-    "DistNetworkError",
-)
+from dtscope_jupyter.errors import PEER_LOST
 
 
 @dataclass(frozen=True, slots=True)
