@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 ALWAYS_NS = 30_000
 """A probe this cheap runs with every step, whatever the step takes."""
-_NORM_NS, _NORM_SHARE = 150_000, 0.01
+_NORM_NS, _NORM_SHARE = 150_000, 0.0075
 """On a CPU the flat norm comes with every step of which it takes no more, whatever the budget: the optimizer finds cached what it read."""
 _MOST_EVERY = 32
 """However dear a probe, one step in so many shows."""

@@ -23,12 +23,16 @@ class Glimpse:
         self._type = None if kind is None else parameter.dtype
         self._array = (kind or ctypes.c_float) * parameter.numel()
         self._every = max(parameter.numel() // _VALUES, 1)
+        self._values: Any = None
+        self._at = -1
 
     def finite(self, gradient: torch.Tensor) -> bool:
         """Whether what was looked at is finite; True where nothing can be looked at."""
         if gradient.dtype is self._type and gradient.is_contiguous():
-            values: Any = self._array.from_address(gradient.data_ptr())
-            return math.isfinite(sum(values[:: self._every]))
+            at = gradient.data_ptr()
+            if at != self._at:
+                self._values, self._at = self._array.from_address(at), at
+            return bool(sum(self._values[:: self._every]) * 0.0 == 0.0)  # math.isfinite is 4 us more
         if gradient.layout is not torch.strided or not torch.is_floating_point(gradient):
             return True
         with torch.no_grad():
