@@ -8,7 +8,6 @@ rank that left no word, whose peers lost it or went on. Where nobody failed noth
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from dtscope_jupyter.errors import PEER_LOST
 from dtscope_jupyter.vanished import NAME as VANISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from dtscope_jupyter.diagnosis.evidence import Evidence
 
@@ -30,8 +29,6 @@ END = "ends"
 _MOST_TEXT = 400
 _CLOCKS_NS = 1_000_000_000
 """Clocks of several hosts may differ so much, and nobody measured it: who ended first is then not asked."""
-_PATIENCE_NS = 5_000_000_000
-"""Live, a word may be on its way."""
 _AHEAD = 1
 """A rank that ended in good order with more steps than this beyond a silent one has gone on without it."""
 _RAISED = "Read the traceback in the output of {who}; the others only lost their peer, or were ended by the launcher."
@@ -65,7 +62,9 @@ class _End:
 def find(evidence: Evidence, *, desynchronised: bool = False) -> list[Finding]:
     """One finding at most; none of a run that its launcher says the cause of, nor of silent ranks where collectives did not match."""
     ends = _ends(evidence)
-    failed = [each for each in ends.values() if each.code and each.name not in (VANISHED, INTERRUPTED)]
+    if any(each.name == INTERRUPTED for each in ends.values()):
+        return []
+    failed = [each for each in ends.values() if each.code]
     causes = sorted((each for each in failed if not each.lost), key=lambda each: each.time_ns)
     victims = [each for each in failed if each.lost]
     if causes:
@@ -151,11 +150,14 @@ def _uneven(evidence: Evidence, orderly: list[_End], victims: list[_End]) -> Fin
 
 
 def _silent(evidence: Evidence, ends: dict[int, _End], victims: list[_End]) -> list[int]:
-    """Ranks without a word that others lost, or went on without; those with the fewest steps, as the launcher ended the rest."""
+    """Ranks without a word that others lost, or went on without; those with the fewest steps, as the launcher ended the rest.
+
+    Live, a word may be on its way: only what is gone for sure counts.
+    """
     told = [each for each in ends.values() if each.name is not None]
     gone = {each.rank for each in told if each.name == VANISHED}
     spoke = [each for each in told if each.name != VANISHED]
-    if not spoke or (evidence.live and not _waited(victims)):
+    if not spoke:
         return []
     unheard = gone if evidence.live else gone | (evidence.expected_ranks - set(ends))
     done = finished_steps(evidence.tables)
@@ -163,10 +165,6 @@ def _silent(evidence: Evidence, ends: dict[int, _End], victims: list[_End]) -> l
     first = sorted(rank for rank in unheard if done.get(rank, -1) == least)
     ahead = any(each.code == 0 and (each.step or 0) - 1 > least + _AHEAD for each in spoke)
     return first if victims or (ahead and gone.issuperset(first)) else []
-
-
-def _waited(victims: Iterable[_End]) -> bool:
-    return all(time.time_ns() - each.time_ns > _PATIENCE_NS for each in victims)
 
 
 def _vanished(evidence: Evidence, ends: dict[int, _End], silent: list[int], victims: list[_End]) -> Finding:

@@ -40,6 +40,7 @@ class LiveAnalysis:
         self._blocks: dict[str, deque[Block]] = {name: deque() for name in schema.TABLES}
         self._rows = dict.fromkeys(schema.TABLES, 0)
         self._tables = {name: table.empty() for name, table in schema.TABLES.items()}
+        self._lost: list[dict[str, Any]] = []
         self._new = False
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -53,9 +54,14 @@ class LiveAnalysis:
                 self._rows[table] += sum(block.rows for block in blocks)
                 self._forget(table)
             self._new |= bool(delta.blocks)
-        if self._new and self._thread is None and not self._ending.is_set():
-            self._thread = threading.Thread(target=self._work, name="dtscope-analysis", daemon=True)
-            self._thread.start()
+        self._begin()
+
+    def lost(self, notes: list[dict[str, Any]]) -> None:
+        """Takes in which ranks are gone without a word: `vanished.notes`, all of them."""
+        with self._lock:
+            self._new |= notes != self._lost
+            self._lost = notes
+        self._begin()
 
     def stop(self) -> None:
         """Ends the thread, after the diagnosis under way."""
@@ -76,10 +82,15 @@ class LiveAnalysis:
         try:
             for name, found in blocks.items():
                 self._tables[name] = _grown(self._tables[name], _decoded(name, found), _most(name))
-            self.findings = _diagnosed(self._tables)
+            self.findings = _diagnosed(self._tables, self._lost)
         except Exception:  # noqa: BLE001 - logged with its traceback
             # A diagnosis that fails on half a run must not end the view; the full one at the end says so itself.
             _LOG.exception("dtscope: the live diagnosis failed")
+
+    def _begin(self) -> None:
+        if self._new and self._thread is None and not self._ending.is_set():
+            self._thread = threading.Thread(target=self._work, name="dtscope-analysis", daemon=True)
+            self._thread.start()
 
     def _forget(self, table: str) -> None:
         most = _most(table)
@@ -99,11 +110,14 @@ def _most(table: str) -> int | None:
     return None if table in _KEPT else _ROWS.get(table, _REST)
 
 
-def _diagnosed(found: dict[str, pa.Table]) -> list[dict[str, Any]]:
+def _diagnosed(found: dict[str, pa.Table], lost: list[dict[str, Any]]) -> list[dict[str, Any]]:
     from dtscope_jupyter.diagnosis import diagnose
-    from dtscope_jupyter.reading import encoded, latest_rows
+    from dtscope_jupyter.reading import encoded, exited, latest_rows
 
     tables = found | {"collectives": latest_rows(found["collectives"])}
+    said = exited(found["notes"])
+    gone = pa.Table.from_pylist([row for row in lost if row["rank"] not in said], schema.NOTES.arrow)
+    tables["notes"] = pa.concat_tables([found["notes"], gone])
     diagnosis = diagnose({name: encoded(table) for name, table in tables.items()}, live=True)
     return [finding.to_dict() for finding in diagnosis.findings]
 

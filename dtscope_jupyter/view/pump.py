@@ -15,7 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from dtscope_jupyter import rundir
+from dtscope_jupyter import rundir, vanished
 from dtscope_jupyter.view import live_ranks
 from dtscope_jupyter.view.live_analysis import LiveAnalysis
 from dtscope_jupyter.view.live_pack import Message, own_schemas
@@ -85,6 +85,7 @@ class Pump:
         self._window = Window()
         self._analysis = LiveAnalysis()
         self._told: dict[str, Any] = {}
+        self._gone: set[int] = set()
         self._findings: list[dict[str, Any]] | None = None
         self._wanted = threading.Event()
         self._ending = threading.Event()
@@ -155,6 +156,7 @@ class Pump:
     def _look(self) -> None:
         ranks = self._tail.look()
         self._status["ranks"] = live_ranks.states(self._path, ranks)
+        self._look_for_lost(ranks)
         meta = rundir.read_json(self._path / "run.json")
         if not self._status.get("backend") and meta.get("backend"):
             self._status["backend"] = meta["backend"]
@@ -163,6 +165,13 @@ class Pump:
             self._status |= {"state": meta["state"], "message": meta.get("message", "")}
         elif states:
             self._status["state"] = "finished" if states == {"exited"} else "running"
+
+    def _look_for_lost(self, ranks: list[int]) -> None:
+        """Tells the diagnosis of ranks that are gone, when there is one more."""
+        gone = {int(rank) for rank, state in self._status["ranks"].items() if state == "exited"}
+        if gone - self._gone:
+            self._gone = gone
+            self._analysis.lost(vanished.notes(rundir.Attempt(self._path, 0), set(ranks) - gone))
 
     def _take(self, delta: Delta) -> None:
         self._rows_came |= bool(delta.blocks)
