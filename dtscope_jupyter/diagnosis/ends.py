@@ -1,13 +1,25 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a run ended that went wrong, by each rank's own word: the first failure is the cause, who lost a peer is a victim.
+"""How a run ended that went wrong, by each rank's own word.
 
-In this order: a rank that raised or left with a code; a rank that ended in good order before the others had done as many steps; a
-rank that left no word, whose peers lost it or went on. Where nobody failed nothing is said: what else ends a rank is no fault of it.
+A rank that records itself (DTRAINSCOPE_ENABLE, `watch`, a callback) writes at its end one row of kind exit in `notes`: of an uncaught
+exception its type, message and line at once (value 1), of sys.exit the code, of any other end 0; `name` is the exception's type,
+SystemExit, end, KeyboardInterrupt, or finish where recording ended before the process. A signal and os._exit leave no row: on the same
+host, boot and process namespace /proc tells that the rank is gone, and a row named vanished, of the time of its last heartbeat, is
+added as the run is read. Of ranks of `%%dtscope profile` run.json tells the exit codes, and those rows have no name.
+
+The first failure that does not read like the loss of a peer is the cause (`hang`, process_died); who lost a peer is a victim. Where
+there are victims alone, a rank that ended without an error after fewer steps, or as many while the others still called a collective, is
+the cause (`hang`, never_called); else those without a word that have the fewest steps, at a confidence of 0.6 where it is not sure that
+they are gone (nothing of them is newer than the failure, which was seconds ago), and in a live view only where it is. What no victim
+and no failure tells of is not a finding: a rank that lives, one whose rows are late, an interrupt, a job that was ended as a whole. An
+exit by `raise SystemExit(code)` or `exit()` is not told from a good end. A signal that ends all ranks within some ms, as a launcher's
+may after a kill, can leave nobody to say who was first.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +41,8 @@ END = "ends"
 _MOST_TEXT = 400
 _CLOCKS_NS = 1_000_000_000
 """Clocks of several hosts may differ so much, and nobody measured it: who ended first is then not asked."""
+_QUIET_NS = 3_000_000_000
+"""A rank that lives samples its device more often than this, and a word takes less on its way."""
 _AHEAD = 1
 """A rank that ended in good order with more steps than this beyond a silent one has gone on without it."""
 _RAISED = "Read the traceback in the output of {who}; the others only lost their peer, or were ended by the launcher."
@@ -159,12 +173,23 @@ def _silent(evidence: Evidence, ends: dict[int, _End], victims: list[_End]) -> l
     spoke = [each for each in told if each.name != VANISHED]
     if not spoke:
         return []
-    unheard = gone if evidence.live else gone | (evidence.expected_ranks - set(ends))
+    unheard = gone if evidence.live else gone | {rank for rank in evidence.expected_ranks - set(ends) if _is_quiet(evidence, rank, victims)}
     done = finished_steps(evidence.tables)
     least = min((done.get(rank, -1) for rank in unheard), default=-1)
     first = sorted(rank for rank in unheard if done.get(rank, -1) == least)
     ahead = any(each.code == 0 and (each.step or 0) - 1 > least + _AHEAD for each in spoke)
     return first if victims or (ahead and gone.issuperset(first)) else []
+
+
+def _is_quiet(evidence: Evidence, rank: int, victims: list[_End]) -> bool:
+    """Whether a rank has given no sign since the others lost it, although there was time."""
+    since = min((each.time_ns for each in victims), default=time.time_ns()) + _QUIET_NS
+    signs = (("steps", "end_ns"), ("devices", "time_ns"), ("collectives", "end_ns"), ("notes", "time_ns"))
+    newest = [
+        columns.ints(table, column)[columns.ints(table, "rank") == rank].max(initial=columns.NONE)
+        for table, column in ((evidence.tables[name], column) for name, column in signs)
+    ]
+    return time.time_ns() > since and max(newest) < since
 
 
 def _vanished(evidence: Evidence, ends: dict[int, _End], silent: list[int], victims: list[_End]) -> Finding:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,6 +105,14 @@ def test_live_only_what_is_gone_for_sure_is_named() -> None:
     lost = end(0, 70, "RuntimeError", 1.0, LOST, 6)
     assert found(diagnose(run({0: 6, 1: 4}, lost), live=True)) == []
     assert found(diagnose(run({0: 6, 1: 4}, lost, end(1, 55, "vanished", None)), live=True)) == [("process_died", (1,))]
+
+
+def test_a_rank_that_goes_on_and_one_that_may_still_tell_are_not_named() -> None:
+    found_so = run({0: 6, 1: 4}, end(0, 70, "RuntimeError", 1.0, LOST, 6))
+    sample = tables(devices=[{"rank": 1, "time_ns": at(9000), "device": "cpu"}])["devices"]
+    assert found(diagnose(found_so | {"devices": sample})) == []
+    now = {**end(0, 70, "RuntimeError", 1.0, LOST, 6), "time_ns": time.time_ns()}
+    assert found(diagnose(run({0: 6, 1: 4}, now))) == []
 
 
 @pytest.mark.parametrize("notes", [
