@@ -18,7 +18,7 @@ from dtscope_jupyter.errors import DtscopeError
 if TYPE_CHECKING:
     from dtscope_jupyter.rundir import Attempt
 
-FOLDER = "dtscope-runs"
+FOLDER = rundir.RUNS
 
 _LONGEST_NAME = 100
 
@@ -115,7 +115,7 @@ def _newest_attempt(target: str, path: Path) -> Attempt:
         wrong = "is no directory" if path.exists() else "is no directory yet (a job makes it as its ranks begin)"
         raise DtscopeError(f"{target!r} {wrong}: give a run directory, a folder of runs, a pid or tcp://host:port")
     if not rundir.attempts(path):
-        inside = [folder for folder in path.iterdir() if folder.is_dir() and rundir.is_run(folder)]
+        inside = [folder for folder in path.iterdir() if folder.is_dir() and rundir.is_run(folder)] or runs(path)
         if not inside:
             raise DtscopeError(f"{target!r} holds no run: give a run directory or a folder of runs")
         path = max(inside, key=_created)

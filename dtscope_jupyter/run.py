@@ -264,7 +264,7 @@ class Run:
 
 
 def open(paths: PathsLike) -> Run:  # noqa: A001
-    """Opens a run directory, a folder of runs (its newest), Kineto traces, Flight Recorder dumps or a folder of them.
+    """Opens a run directory, a folder of runs or what holds dtscope-runs (the newest), Kineto traces, Flight Recorder dumps, a folder of them.
 
     Raises:
         DtscopeError: Nothing there, or nothing that can be read; one line.
@@ -275,7 +275,7 @@ def open(paths: PathsLike) -> Run:  # noqa: A001
             message = f"{str(path)[:200]!r} does not exist; name a run directory, traces, dumps or a folder of them"
             raise DtscopeError(message)
     if len(found) == 1 and found[0].is_dir():
-        directory = _run_directory(found[0])
+        directory = _run_directory(found[0]) or _run_below(found[0])
         if directory is not None:
             return Run.of_directory(directory)
     _refuse_parts(found)
@@ -328,6 +328,15 @@ def _run_directory(path: Path) -> Path | None:
         return path
     runs = [entry for entry in path.iterdir() if entry.is_dir() and not entry.is_symlink() and rundir.is_recorded(entry)]
     return max(runs, key=lambda run: (rundir.read_json(run / "run.json").get("created_ns") or 0, run.name), default=None)
+
+
+def _run_below(path: Path) -> Path | None:
+    """The newest run that was made in a folder which holds no traces itself."""
+    from dtscope_jupyter.ingest import files
+
+    if not (path / rundir.RUNS).is_dir() or any(map(files.is_known, path.iterdir())):
+        return None
+    return _run_directory(path / rundir.RUNS)
 
 
 def _imported(paths: list[Path]) -> Run:

@@ -27,6 +27,8 @@ from typing import Any, BinaryIO
 from dtscope_jupyter.errors import DtscopeError
 
 FORMAT = 1
+RUNS = "dtscope-runs"
+"""Beside a notebook: the folder of its runs."""
 _MOST_JSON_BYTES = 16 * 2**20
 _RANK = re.compile(r"rank-(\d{4,7})")
 _ATTEMPT = re.compile(r"attempt-([1-9]\d{0,5})")

@@ -141,6 +141,15 @@ def identify(path: Path) -> Source:
         raise Unreadable(error.strerror or str(error)) from error
 
 
+def is_known(path: Path) -> bool:
+    """Whether `path` is a file that we have a reader for."""
+    try:
+        identify(path)
+    except Unreadable:
+        return False
+    return True
+
+
 def rank_of(path: Path) -> int | None:
     """The rank that a file's name tells (rank3, rank_3), or its folder's (rank-0003), or its last number (_dump_3), or None.
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,8 +16,8 @@ import pyarrow as pa
 import pytest
 from analysis_rows import append, at, collective, step, two_ranks, write_run
 
+from dtscope_jupyter import places, rundir, schema, segments, store
 from dtscope_jupyter import run as runs
-from dtscope_jupyter import rundir, schema, segments, store
 from dtscope_jupyter.errors import DtscopeError
 from dtscope_jupyter.view import offline
 
@@ -48,6 +49,18 @@ def test_a_folder_of_runs_opens_the_newest(tmp_path: Path) -> None:
     write_run(tmp_path / "b-old", two_ranks(1), created_ns=1)
     write_run(tmp_path / "a-new", two_ranks(1), created_ns=2)
     assert runs.open(tmp_path).name == "a-new"
+
+
+def test_where_the_notebook_lies_its_newest_run_opens_unless_there_are_traces(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a trace")
+    write_run(tmp_path / "dtscope-runs" / "b-old", two_ranks(1), created_ns=1)
+    write_run(tmp_path / "dtscope-runs" / "a-new", two_ranks(1), created_ns=2)
+    assert runs.open(tmp_path).name == "a-new"
+    assert places.newest_attempt(str(tmp_path)).run.name == "a-new"
+    trace = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]}
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    assert (runs.open(tmp_path).name, len(runs.open(tmp_path).tables["spans"])) == (tmp_path.name, 1)
 
 
 def test_a_pending_collective_counts_once_it_is_done(tmp_path: Path) -> None:
