@@ -264,7 +264,7 @@ class Run:
 
 
 def open(paths: PathsLike) -> Run:  # noqa: A001
-    """Opens a run directory, a folder of runs or what holds dtscope-runs (the newest), Kineto traces, Flight Recorder dumps, a folder of them.
+    """Opens a run directory, the newest of a folder of runs or of what holds dtscope-runs, traces and dumps, or a folder of them.
 
     Raises:
         DtscopeError: Nothing there, or nothing that can be read; one line.
