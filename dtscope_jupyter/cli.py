@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,8 @@ def _keys(options: Namespace) -> None:
 def _doctor(options: Namespace) -> None:
     from dtscope_jupyter import doctor
 
-    print(doctor.text(doctor.examine(options.pid)))
+    checks = doctor.examine(options.pid)
+    print(json.dumps([asdict(check) for check in checks], indent=1) if options.json else doctor.text(checks))
 
 
 class _Parser(Parser):
@@ -131,6 +133,7 @@ def parser() -> ArgumentParser:
 
     doctor = commands.add_parser("doctor", help="what can be observed here, or of a process, and what would change it")
     doctor.add_argument("pid", type=int, nargs="?")
+    doctor.add_argument("--json", action="store_true", help="as JSON: a list of {what, ok, reason, change}")
     doctor.set_defaults(run=_doctor)
     return made
 

@@ -1,16 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The dtscope_jupyter authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command where it is typed wrong: one line, exit 2."""
+"""The command where it is typed wrong: one line, exit 2; and what it prints for programs."""
 
 from __future__ import annotations
 
+import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtscope_jupyter import cli
+from dtscope_jupyter import cli, doctor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +50,12 @@ def test_help_and_version_are_no_errors(line: str, capsys: pytest.CaptureFixture
         cli.main(line.split())
     assert left.value.code == 0
     assert capsys.readouterr().out
+
+
+def test_the_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", str(os.getpid()), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [doctor.Check(**one) for one in said] == doctor.examine(os.getpid())
 
 
 def test_of_files_that_are_all_bad_each_has_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
