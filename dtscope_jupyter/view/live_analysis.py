@@ -69,10 +69,10 @@ class LiveAnalysis:
         if self._thread is not None:
             self._thread.join(timeout=10)
 
-    def run_now(self) -> None:
-        """Diagnoses what is here, if there is something new."""
+    def run_now(self, *, over: bool = False) -> None:
+        """Diagnoses what is here, if there is something new; of a run that is `over` also what came and went, as its report does."""
         with self._lock:
-            if not self._new:
+            if not (self._new or over):
                 return
             self._new = False
             blocks = {name: list(found) for name, found in self._blocks.items() if found}
@@ -82,7 +82,7 @@ class LiveAnalysis:
         try:
             for name, found in blocks.items():
                 self._tables[name] = _grown(self._tables[name], _decoded(name, found), _most(name))
-            self.findings = _diagnosed(self._tables, self._lost)
+            self.findings = _diagnosed(self._tables, self._lost, live=not over)
         except Exception:  # noqa: BLE001 - logged with its traceback
             # A diagnosis that fails on half a run must not end the view; the full one at the end says so itself.
             _LOG.exception("dtscope: the live diagnosis failed")
@@ -110,7 +110,7 @@ def _most(table: str) -> int | None:
     return None if table in _KEPT else _ROWS.get(table, _REST)
 
 
-def _diagnosed(found: dict[str, pa.Table], lost: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _diagnosed(found: dict[str, pa.Table], lost: list[dict[str, Any]], *, live: bool) -> list[dict[str, Any]]:
     from dtscope_jupyter.diagnosis import diagnose
     from dtscope_jupyter.reading import encoded, exited, latest_rows
 
@@ -118,7 +118,7 @@ def _diagnosed(found: dict[str, pa.Table], lost: list[dict[str, Any]]) -> list[d
     said = exited(found["notes"])
     gone = pa.Table.from_pylist([row for row in lost if row["rank"] not in said], schema.NOTES.arrow)
     tables["notes"] = pa.concat_tables([found["notes"], gone])
-    diagnosis = diagnose({name: encoded(table) for name, table in tables.items()}, live=True)
+    diagnosis = diagnose({name: encoded(table) for name, table in tables.items()}, live=live)
     return [finding.to_dict() for finding in diagnosis.findings]
 
 

@@ -118,8 +118,10 @@ class Pump:
         self._analysis.stop()
         self._tail.look()
         self._status |= {"state": state, "message": message, "live": False, "ranks": live_ranks.states(self._path, self._tail.ranks)}
-        self._analysis.run_now()
-        self._send(self._fresh(), time.monotonic())
+        last = self._fresh() or Message({"kind": "data"})
+        self._analysis.run_now(over=state != "detached")
+        last.header["findings"] = self._analysis.findings or []
+        self._send(last, time.monotonic())
         self._widget.snapshot = self._everything(_HELLO_BYTES).pack()
 
     def _hear(self, _: Any, content: dict[str, Any], __: list[Any]) -> None:

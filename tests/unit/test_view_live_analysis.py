@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,9 +39,14 @@ def quiet() -> LiveAnalysis:
 
 @pytest.fixture
 def blocks(tmp_path: Path) -> dict[str, list[Block]]:
-    """A simulated run with a straggler, a row a block as a slow run writes it, by step."""
+    """A simulated run with a straggler."""
+    return simulated(tmp_path, FAULT)
+
+
+def simulated(tmp_path: Path, fault: simulate.Fault) -> dict[str, list[Block]]:
+    """A row a block as a slow run writes it, by step."""
     made = {}
-    for name, table in simulate.run(world_size=2, steps=40, faults=[FAULT]).items():
+    for name, table in simulate.run(world_size=2, steps=40, faults=[fault]).items():
         writer = BlockWriter(tmp_path, name)
         arrow = schema.TABLES[name].arrow
         for place in range(len(table)):
@@ -64,6 +70,13 @@ def test_rows_that_come_one_by_one_are_diagnosed_like_all_at_once(blocks: dict[s
         assert len(table) == len(blocks[name])
         assert all(column.num_chunks <= 1 for column in table.columns)
         assert not quiet._blocks[name]
+
+
+def test_what_healed_goes_and_counts_again_once_the_run_is_over(tmp_path: Path, quiet: LiveAnalysis) -> None:
+    fed(quiet, simulated(tmp_path, replace(FAULT, last=12)))
+    assert quiet.findings == []
+    quiet.run_now(over=True)
+    assert [(one["kind"], one["ranks"], one["steps"]) for one in quiet.findings] == [("straggler", [1], [*range(5, 12)])]
 
 
 def test_the_oldest_rows_go(blocks: dict[str, list[Block]], quiet: LiveAnalysis, monkeypatch: pytest.MonkeyPatch) -> None:
