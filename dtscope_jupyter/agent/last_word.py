@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a rank that nobody watches over ends, in its own words: one row of kind exit in `notes`.
 
-Of an uncaught exception the row is written at once, since torchrun ends a rank soon after its peer; of whatever else as the
-interpreter ends. A signal and os._exit leave no word: rank.json says that one was to be expected (`says_end`), and
-`vanished.py` tells from /proc.
+A rank that is armed and never recorded says nothing. Of an uncaught exception the row is written at once, since torchrun ends a rank
+soon after its peer; of whatever else as the interpreter ends. A signal and os._exit leave no word: rank.json says that one was to be
+expected (`says_end`), and `vanished.py` tells from /proc.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ class LastWord:
 
     def _say(self, name: str, code: float | None, text: str, *, flush: bool = True) -> None:
         agent = self._agent
+        if not (agent.recording or agent.recorder.bytes_written):
+            return
         if self._said or (flush and agent.finished) or os.getpid() != self._pid:
             return
         self._said = True
