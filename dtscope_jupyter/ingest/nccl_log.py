@@ -33,8 +33,11 @@ _PIECE = 2**20
 _COLORS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _UNLIMITED = "5000.0"
 _MOST_LINE = 2**20
+_MOST_TEXT = 2**14
+"""NCCL's longest lines, of trees over many channels, have some thousand characters."""
 _RECENT = 256
-_LINE = re.compile(r"(?P<process>[\w.-]+:\d+):\d+ \[-?\d+\] NCCL INFO (?P<text>.*)$")
+_LINE = re.compile(r"(?<![\w.-])(?P<process>[\w.-]+:\d+):\d+ \[-?\d+\] NCCL INFO (?P<text>.*)$")
+"""From where a word begins, else a long one would be gone through from each of its letters."""
 _KINDS = {"GPU": "gpu", "NVS": "switch", "CPU": "cpu", "NIC": "nic", "NET": "net", "PCI": "pci"}
 _LINKS = {"NVL": "nvlink", "PCI": "pci", "NET": "network", "C2C": "c2c", "SYS": "cpu", "QPI": "cpu"}
 _MERGED = ("rings", "trees", "connections", "tuning", "choices")
@@ -92,7 +95,7 @@ def _lines(stream: Stream) -> Iterator[str]:
 
 
 def _decoded(line: bytes) -> str:
-    text = line.decode("utf-8", "replace")
+    text = line[:_MOST_TEXT].decode("utf-8", "replace")
     return _COLORS.sub("", text) if "\x1b" in text else text
 
 

@@ -237,6 +237,15 @@ def test_spoilt_logs_give_a_graph_or_one_line(text: str, data: st.DataObject) ->
         assert {"rings", "trees"} <= set(found.graph) or not found.graph["communicators"]
 
 
+def test_a_log_with_a_blob_of_a_million_letters_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text("a1-." * 2**18 + "\n" + NEW)
+    (tmp_path / "y.log").write_text(NEW)
+    found, plain = (ingest.read([tmp_path / name]).topology for name in ("x.log", "y.log"))
+    assert found is not None
+    assert plain is not None
+    assert found.graph == plain.graph
+
+
 def _graph_or_reason(path: Path) -> topology.Graph | str:
     try:
         return nccl_log.read(path)
