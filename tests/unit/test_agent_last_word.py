@@ -65,6 +65,7 @@ def test_a_lost_peer_behind_an_exception_is_named() -> None:
 ])  # fmt: skip
 def test_a_rank_that_leaves_by_sys_exit_tells_the_code(tmp_path: Path, status: object, told: tuple[str, float, str]) -> None:
     agent = Agent(Config(folder=tmp_path, rank=0, world_size=1, local_rank=0))
+    agent.start()
     word = last_word.LastWord(agent)
     with pytest.raises(SystemExit) as caught:
         word._around_exit(sys.exit)(status)
@@ -74,6 +75,13 @@ def test_a_rank_that_leaves_by_sys_exit_tells_the_code(tmp_path: Path, status: o
     agent.finish()
     (row,) = pa.Table.from_batches(BlockReader(tmp_path, "notes").batches()).to_pylist()
     assert (row["kind"], row["name"], row["value"], row["text"]) == ("exit", *told)
+
+
+def test_a_rank_that_never_recorded_says_nothing(tmp_path: Path) -> None:
+    agent = Agent(Config(folder=tmp_path, rank=0, world_size=1, local_rank=0))
+    last_word.LastWord(agent)._at_exit()
+    agent.finish()
+    assert not list(tmp_path.glob("*.arrows"))
 
 
 def test_an_exit_upon_an_exception_tells_that_too(tmp_path: Path) -> None:
