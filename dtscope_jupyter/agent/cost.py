@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 ALWAYS_NS = 30_000
 """A probe this cheap runs with every step, whatever the step takes."""
-_NORM_NS, _NORM_SHARE = 150_000, 0.0075
-"""On a CPU the flat norm comes with every step of which it takes no more, whatever the budget: the optimizer finds cached what it read."""
+_NORM_NS, _NORM_CHEAP, _NORM_SHARE = 100_000, 0.01, 0.0075
+"""On a CPU a flat norm of so many ns or such a share of a step comes with every step, a dearer one may take the last, whatever the budget:
+the optimizer finds cached what it read."""
 _MOST_EVERY = 32
 """However dear a probe, one step in so many shows."""
 _MOST_ON_CPU, _MOST_LATER, _LATER = 16, 32, 256
@@ -295,9 +296,14 @@ class Cost:
         for name, probe in self.probes.items():
             probe.every = max(_every(costs[name], room * probe.weight), self._sample_every)
             if name == "flat_norm":
-                probe.every = _every(costs[name], max(room * probe.weight, _NORM_SHARE * self._step_ns, _NORM_NS))
+                probe.every = self._norm_every(costs[name], room * probe.weight)
             total += costs[name] / (self._sample_every if name == "events" else probe.every)
         return total
+
+    def _norm_every(self, cost: float, share: float) -> int:
+        if cost <= max(_NORM_NS, _NORM_CHEAP * self._step_ns):
+            return 1
+        return _every(cost, max(share, _NORM_SHARE * self._step_ns))
 
     def _plan_on_device(self, room: float) -> float:
         flat = self.probes["flat_norm"]
